@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,20 +36,23 @@ async def network(request: pytest.FixtureRequest) -> AsyncIterator[Fake]:
 
 
 @asynccontextmanager
-async def living(home: Home, network: Fake) -> AsyncIterator[tuple[Running, WireServer]]:
-    """A gateway with one account on the network, on which 42 is the owner."""
+async def living(home: Home, network: Fake, *, later: bool = False) -> AsyncIterator[tuple[Running, WireServer]]:
+    """A gateway with one account on the network, on which 42 is the owner. `later`: it is added to a running one."""
     async with WireServer(otherwise=Says("aye")) as model:
         provider = {"baseUrl": model.base_url, "models": [{"id": "test", "contextWindow": 32000}]}
         known = json.loads(home.config_path.read_text())["agents"]["defaults"]
-        configure(
-            home,
-            agents={"defaults": known | {"model": "mine/test"}},
-            models={"providers": {"mine": provider}},
-            channels={network.channel: {**network.config(), "allowFrom": ["42"]}},
-            commands={"ownerAllowFrom": [f"{network.channel}:42"]},
-        )
+        settings: dict[str, Any] = {
+            "agents": {"defaults": known | {"model": "mine/test"}},
+            "models": {"providers": {"mine": provider}},
+            "commands": {"ownerAllowFrom": [f"{network.channel}:42"]},
+        }
+        with_channel = settings | {"channels": {network.channel: {**network.config(), "allowFrom": ["42"]}}}
+        configure(home, **(settings if later else with_channel))
         async with running(home) as served:
+            served.runtime.services.sleep = lambda _: asyncio.sleep(0.01)
             served.runtime.keep_up()
+            if later:
+                configure(home, **with_channel)
             network.gateway_url = f"http://127.0.0.1:{served.port}"
             try:
                 yield served, model
@@ -66,6 +71,13 @@ async def test_a_message_by_http_is_answered_on_the_network(home: Home, network:
         await until(lambda: len(network.sent) == 2)
         assert "and now?" in json.dumps(model.requests[-1])
         assert len(model.requests) == 2
+
+
+async def test_a_channel_that_is_added_to_a_running_gateway_needs_no_restart(home: Home, network: Fake) -> None:
+    async with living(home, network, later=True):
+        await network.write("hello there")
+        await until(lambda: network.sent)
+        assert network.sent[0].text.strip() == "aye"
 
 
 async def test_a_file_is_there_when_the_agent_looks(home: Home, network: Fake, workspace: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from palinurus.domain.errors import EmbedderError
 from palinurus.domain.worker_program import NICE
 from palinurus.memory.embedders.embedded import EmbeddedModel, find_parts
+from palinurus.memory.late import CODE_BYTES, QueryTokens, late_scores
 
 pytestmark = pytest.mark.slow
 
@@ -58,3 +59,15 @@ async def test_other_weights_than_those_of_the_space_are_not_loaded(tmp_path: Pa
         with pytest.raises(EmbedderError, match=r"model\.onnx is not the file it should be"):
             await model.embed_query("hello")
     await model.close()
+
+
+async def test_every_telling_word_has_a_code_and_a_question_has_the_states(model: EmbeddedModel) -> None:
+    size = model.space.dimensions * 4
+    lines = await model.embed(["The physician is here!", "- :"])
+    assert [len(line) - size for line in lines] == [2 * CODE_BYTES, 0]
+    asked = QueryTokens.read((await model.embed_query("Who is the physician?"))[size:])
+    assert asked is not None
+    assert asked.words == ("who", "physician")
+    near = await model.embed(["the doctor came", "a bicycle"])
+    found = late_scores(asked, {}, 9, {at * 9: line[size:] for at, line in enumerate(near)}, {0: 1, 9: 1})
+    assert found[0] > found[9]

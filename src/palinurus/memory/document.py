@@ -98,6 +98,7 @@ class SearchCandidate(Struct, frozen=True):
     passage_words: float  # BM25 of its passage
     cosine: float | None  # None: it has no vector yet
     context: str = ""  # its context: headings, a parent bullet, the header of a table
+    late: float | None = None  # how near its words are to those of the question; None: not known
 
 
 class CandidateSet(Struct, frozen=True):

@@ -19,9 +19,11 @@ from msgspec import Struct
 from palinurus.domain.errors import StorageError
 from palinurus.memory.document import CandidateSet, DocumentRef, SearchCandidate, WordQuery
 from palinurus.memory.embedder import Space
+from palinurus.memory.late import QueryTokens, late_scores
 from palinurus.memory.vectors import Signs, cosines_of, load_comparison, nearest_of, query_bytes
 from palinurus.storage.sqlite_extras import stemmed
 from palinurus.storage.transaction import Transaction
+from palinurus.text.words import folded
 
 NEIGHBOURS = 2  # pieces on either side
 RANKED = (2_000, 20_000)  # maximum pieces that are ranked, in small and in large indexes: a microsecond each
@@ -94,8 +96,9 @@ class Looker:
             nearby = vectors.nearest(limit) if not sources else _nearest_of(vectors, layout, limit, sources)
             ids = sorted({*_with_neighbours({*found.best, *nearby}, layout), *found.whole})
             cosines = vectors.cosines(ids)
+            late = vectors.late(ids, found, query)
             rows = tx.all("memory.pieces_by_id", ids=json.dumps(ids))
-            candidates = tuple(_candidate(row, layout, found, cosines) for row in rows)
+            candidates = tuple(_candidate(row, layout, found, cosines, late) for row in rows)
             return CandidateSet(candidates, layout.pieces, vectors.embedded, found.frequencies)
 
     def _words_of(self, tx: Transaction, query: WordQuery, limit: int, sources: frozenset[str]) -> _Words:
@@ -169,7 +172,8 @@ class _Vectors:
         if vector is None or row is None or not row[3]:
             return
         self._space, dimensions, embedded, _ = row
-        self._query = query_bytes(vector, dimensions)
+        end = 4 * dimensions if space is not None and space.has_tokens else len(vector)
+        self._query, self._tokens = query_bytes(vector[:end], dimensions), QueryTokens.read(vector[end:])
         with suppress(StorageError):  # if vectors cannot be compared, keyword search still works
             load_comparison(tx)
             self.embedded = embedded
@@ -192,6 +196,14 @@ class _Vectors:
         if self.embedded > FEW:
             return cosines_of(self._tx, self._space, pieces, self._query)
         return dict(self._tx.all("memory.cosines", query=self._query, space=self._space, ids=json.dumps(pieces)))
+
+    def late(self, pieces: Sequence[int], found: _Words, query: WordQuery) -> Scores:
+        if not self.embedded or self._tokens is None:
+            return {}
+        codes = dict(self._tx.all("memory.tokens_of_pieces", space=self._space, ids=json.dumps(pieces)))
+        frequencies = dict(zip(map(folded, query.words), found.frequencies, strict=True))
+        files = {piece: found.layout.file_of(piece) for piece in codes}
+        return late_scores(self._tokens, frequencies, found.layout.pieces, codes, files)
 
 
 def _nearest_of(vectors: _Vectors, layout: Layout, limit: int, sources: frozenset[str]) -> list[int]:
@@ -239,8 +251,10 @@ def _with_neighbours(found: set[int], layout: Layout) -> set[int]:
     return ids
 
 
-def _candidate(row: tuple[Any, ...], layout: Layout, found: _Words, cosines: Scores) -> SearchCandidate:
+def _candidate(row: tuple[Any, ...], layout: Layout, found: _Words, cosines: Scores, late: Scores) -> SearchCandidate:
     piece, start, end, text, context = row
     ref = layout.refs[layout.file_of(piece)]
     words, around = found.pieces.get(piece, 0.0), found.passages.get(layout.passage_of(piece), 0.0)
-    return SearchCandidate(piece, ref, start, end, text, words, around, cosines.get(piece), context or "")
+    return SearchCandidate(
+        piece, ref, start, end, text, words, around, cosines.get(piece), context or "", late.get(piece)
+    )

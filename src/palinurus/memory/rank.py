@@ -1,9 +1,9 @@
 """Combines the rankings of candidates into one order. Pure.
 
-Score = words · (words + passage · its passage's words + label · its label + date · its date) + vector · cosine. Words
-are measured against the best possible match and the cosine is used as it is, so both are comparable between questions.
-A piece without a vector is judged by its words in both terms. Optional on top: recency of dated files, and variety
-(MMR).
+Score = words · (words + passage · its passage's words + label · its label + date · its date) + vector · (cosine + late
+interaction). Words are measured against the best possible match and similarities are used as they are, so all are
+comparable between questions. A piece without a vector is judged by its words instead. Optional on top: recency of dated
+files, and variety (MMR).
 
 The text index ranks each piece separately. In notes and dialogues, however, one line asks, the next answers, and
 neither repeats the words of the other. So the candidates are scored again, by BM25 over a window: a word counts fully
@@ -19,6 +19,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from datetime import date
+from functools import cache
 from itertools import accumulate
 from math import log
 from operator import mul
@@ -26,6 +27,7 @@ from operator import mul
 from msgspec import Struct
 
 from palinurus.memory.answer import Factor
+from palinurus.memory.chunk import blocks_of
 from palinurus.memory.document import CandidateSet, SearchCandidate, WordQuery
 from palinurus.memory.settings import Ranking
 from palinurus.memory.terms import DateSpan, date_in_path, nearness, spelled
@@ -164,7 +166,40 @@ def _add(to: Counts, counted: Counts, weight: float) -> None:
 
 
 STAND_IN = 0.6  # the cosine of a full word score, if there is no vector
-NAMES = ("words", "passage", "label", "date", "vector")
+COSINE = 0.6  # of the vector's weight, beside late interaction
+NAMES = ("words", "passage", "label", "date", "vector", "late")
+_FIELD = re.compile(  # `- **Name:**`, `- [x]`, `_(what they like)_`, `- Name: _(optional)_`
+    r"[ \t>|]*(?:[-*+]|\d{1,9}[.)])?[ \t]*(?:\[[ xX]\])?[ \t]*"
+    r"(?:[*_]*[^:\n]{1,40}:[*_]*)?[ \t]*(?:[*_]+\([^\n]*\)[*_]+)?[ \t]*"
+)
+_HEADING = re.compile(r"[ \t]*#{1,6}[ \t]+([^\n]*?)[# \t]*|[ \t]*([^\n]+?)[ \t]*\n[ \t]*(?:=+|-+)[ \t]*")
+SENTENCE = 4  # words of a heading that may be a note: `## Karl called about the boiler`
+SEEDED = "USER.md"  # of our templates the one that is searched
+
+
+def _is_frame(candidate: SearchCandidate, after: SearchCandidate | None) -> bool:
+    """Whether it tells nothing: a field without content, the text of a template, a heading of what follows.
+
+    Such pieces are candidates, because their words tell about the pieces beside them.
+    """
+    text = candidate.text
+    if _FIELD.fullmatch(text) or (candidate.ref.path == SEEDED and text in _template_blocks()):
+        return True
+    heading = _HEADING.fullmatch(text)
+    if not heading:
+        return False
+    words = (heading[1] or heading[2] or "").strip()
+    is_above = after is not None and after.ref == candidate.ref and words in after.context
+    return is_above or len(words.split()) < SENTENCE
+
+
+@cache
+def _template_blocks() -> frozenset[str]:
+    from palinurus.workspace.seed import template_texts  # most homes have a USER.md of their own
+
+    return frozenset(block.text for text in template_texts(SEEDED) for block in blocks_of(text))
+
+
 VARIED = 100  # the best results, among which MMR chooses
 
 
@@ -181,7 +216,13 @@ class RankedList(Struct, frozen=True):
     shares: tuple[float, ...]
 
     def above(self, min_score: float) -> list[RankedCandidate]:
-        return [one for one in self.ranked if one.score >= min_score and one.score > 0]
+        """Those that may be results: good enough, and more than a frame for others."""
+        after = {one.candidate.id - 1: one.candidate for one in self.ranked}
+        return [
+            one
+            for one in self.ranked
+            if one.score >= min_score and one.score > 0 and not _is_frame(one.candidate, after.get(one.candidate.id))
+        ]
 
     def factors(self, one: RankedCandidate) -> tuple[Factor, ...]:
         """The factors, which add up to the score; recency is the part that age took away."""
@@ -206,11 +247,14 @@ def rank(
     words = WordScores(query, looked, ranking.neighbours)
     passage = max((candidate.passage_words for candidate in looked.candidates), default=0.0) or 1.0
     near = {ref: nearness(date_in_path(ref.path), days) for ref in {one.ref for one in looked.candidates}}
-    shares = _shares(ranking, by_vector=by_vector, labelled=any(words.labelled), dated=any(near.values()))
+    by_word = by_vector and any(candidate.late is not None for candidate in looked.candidates)
+    has = (any(words.labelled), any(near.values()), by_vector, by_word)
+    shares = _shares(ranking, *has)
     ranked = []
     for candidate, own, label in zip(looked.candidates, words.own, words.labelled, strict=True):
         cosine = own * STAND_IN if candidate.cosine is None else max(0.0, candidate.cosine)
-        parts: tuple[float, ...] = (own, candidate.passage_words / passage, label, near[candidate.ref], cosine)
+        late = own * STAND_IN if candidate.late is None else candidate.late
+        parts: tuple[float, ...] = (own, candidate.passage_words / passage, label, near[candidate.ref], cosine, late)
         score = sum(map(mul, parts, shares))
         if ranking.half_life_days:
             parts = (*parts, _kept(candidate.ref.path, today, ranking.half_life_days))
@@ -220,14 +264,15 @@ def rank(
     return RankedList(ranked if ranking.mmr_lambda is None else _varied(ranked, ranking.mmr_lambda), shares)
 
 
-def _shares(ranking: Ranking, *, by_vector: bool, labelled: bool, dated: bool) -> tuple[float, ...]:
+def _shares(ranking: Ranking, labelled: bool, dated: bool, by_vector: bool, by_word: bool) -> tuple[float, ...]:
     """In the order of NAMES. A factor that does not apply to this question has no share."""
     weights = (
         ranking.words,
         ranking.words * ranking.passage,
         ranking.words * ranking.label * labelled,
         ranking.words * ranking.date * dated,
-        ranking.vector * by_vector,
+        ranking.vector * by_vector * (COSINE if by_word else 1.0),
+        ranking.vector * by_word,
     )
     most = sum(weights) or 1.0
     return tuple(weight / most for weight in weights)

@@ -287,16 +287,20 @@ class _Rows:
 # -- vectors ----------------------------------------------------------------------------------------------------------
 
 
-def _packed(space: Space, vectors: Sequence[tuple[bytes, bytes]]) -> dict[int, bytes]:
-    return {_meaning_number(digest): pack(vector, space.dimensions) for digest, vector in vectors}
+def _packed(space: Space, vectors: Sequence[tuple[bytes, bytes]]) -> dict[int, tuple[bytes, bytes | None]]:
+    """With the codes of their words, if there are any."""
+    end, packed = 4 * space.dimensions if space.has_tokens else None, {}
+    for digest, told in vectors:
+        packed[_meaning_number(digest)] = pack(told[:end], space.dimensions), told[end:] or None if end else None
+    return packed
 
 
-def _put_vectors(tx: Transaction, space: Space, packed: dict[int, bytes]) -> None:
+def _put_vectors(tx: Transaction, space: Space, packed: dict[int, tuple[bytes, bytes | None]]) -> None:
     tx.run("memory.add_space", name=space.id, dimensions=space.dimensions)
     number, _, _, in_use = tx.one("memory.space_named", name=space.id)
     wanted = tx.all("memory.vectors_wanted", space=number, meanings=json.dumps(list(packed)))
     new = [meaning for (meaning,) in wanted]
-    tx.many("memory.add_vector", [(number, meaning, packed[meaning]) for meaning in new])
+    tx.many("memory.add_vector", [(number, meaning, *packed[meaning]) for meaning in new])
     tx.run("memory.add_embedded", space=number, meanings=json.dumps(new))
     if in_use:
         load_comparison(tx)

@@ -26,7 +26,7 @@ from palinurus.domain.events import Lifecycle, RunEvent
 from palinurus.gateway.auth.devices import ConnectAuthenticator
 from palinurus.gateway.auth.guard import Guard, server_address
 from palinurus.gateway.http import invoke, metrics
-from palinurus.gateway.http.app import RouteProvider, Stage, health_routes, make_app, reading_routes
+from palinurus.gateway.http.app import LaterRoutes, RouteProvider, Stage, health_routes, make_app, reading_routes
 from palinurus.gateway.http.server import EVERYWHERE, HttpServer, LanCertificate, TlsListener, machine_names
 from palinurus.gateway.hub import Hub, Publisher
 from palinurus.gateway.meter import Meter
@@ -145,17 +145,22 @@ class Gateway:
         self._watch: asyncio.Task[None] | None = None
 
     def _routes(self, methods: Methods) -> list[BaseRoute]:
+        def make() -> list[BaseRoute]:
+            found: list[RouteProvider] = LOADED.find_routes(self._services.config)
+            return [route for each in found for route in each.make(self._context)]
+
         extensions: list[RouteProvider] = LOADED.find_routes(self._services.config)
         routes = [
             *health_routes(lambda: self._stage, self._runtime.services.reserve.trouble),
             *self._watching.routes(self._context, lambda: self._sockets.count),
             *invoke.routes(self._context),
-            *(route for each in extensions for route in each.make(self._context)),
+            *make(),
         ]
         paths = {route.path for route in routes if isinstance(route, Route)}
         theirs = (row for each in extensions for row in each.docs if row.path in paths)
         docs = [*metrics.ROUTE_DOCS, *invoke.ROUTE_DOCS, *theirs]
-        return [*routes, *reading_routes(methods, routes, docs, EVENTS)]
+        later = LaterRoutes(lambda: self._services.config, make)
+        return [*routes, *reading_routes(methods, routes, docs, EVENTS), later]
 
     @property
     def url(self) -> str:
@@ -248,6 +253,7 @@ class Gateway:
                 task.cancel()
         await asyncio.gather(draining, hurry, *((self._watch,) if self._watch else ()), return_exceptions=True)
         await self._sockets.close(reason)
+        await asyncio.gather(*(end() for end in self._context.on_close))
         await self._listening.close()
         await self._watching.close()
         self._services.holder.gateway = self._services.holder.end = self._services.holder.link = None

