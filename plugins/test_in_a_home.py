@@ -12,12 +12,12 @@ from pathlib import Path
 from shutil import which
 
 import pytest
+from plugged import fresh_modules, use_plugins
 
 from palinurus.config.home import Home
 from palinurus.extensions.channels.host import run_channels
 from palinurus.extensions.plugins.operations import list_plugins
 from palinurus.testing.loop_time import excuse
-from plugged import fresh_modules, use_plugins
 from support.behaviours import Calls, Says
 from support.open_home import opened
 

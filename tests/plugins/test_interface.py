@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from plugged import FIRST, use_plugins
 
 from palinurus import plugin
 from palinurus.config.home import Home
 from palinurus.runtime.background import run_services
 from palinurus.runtime.doctor import examine
 from palinurus.runtime.extensions import LOADED
-from plugged import FIRST, use_plugins
 from support.behaviours import Calls, Says
 from support.open_home import opened
 

@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from plugged import use_plugins, write_plugin
 
 from palinurus.config.home import Home
 from palinurus.config.load import load_config
 from palinurus.extensions.channels.host import make_channel
 from palinurus.extensions.channels.operations import list_channels
 from palinurus.extensions.plugins.operations import list_plugins
-from plugged import use_plugins, write_plugin
 from support.behaviours import Says
 from support.open_home import opened
 

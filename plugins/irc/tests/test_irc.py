@@ -8,16 +8,16 @@ from shutil import which
 from typing import Any
 
 import pytest
+from irc_network import IrcNetwork, IrcPerson
+from palinurus_irc.channel import LINE_BYTES
+from palinurus_irc.protocol import IrcLine, names, parse_line, shown
 
 from channels import test_adapters as suite
 from channels.conftest import Account, until
-from irc_network import IrcNetwork, IrcPerson
 from palinurus.dispatch.channels import ChatTarget, OutgoingPart
 from palinurus.domain.errors import ConfigError, JobFailed, JobRefused
 from palinurus.extensions.channels.networks import NETWORKS, Network
 from palinurus.text.markdown import render_parts
-from palinurus_irc.channel import LINE_BYTES
-from palinurus_irc.protocol import IrcLine, names, parse_line, shown
 
 pytestmark = [
     pytest.mark.real,

@@ -14,7 +14,6 @@ pytest.importorskip("lancedb")
 pytestmark = pytest.mark.real
 with excuse("first imports"):
     import lancedb.index  # noqa: F401
-
     from palinurus_lancedb.store import LanceStore
 
 LEFT_OUT = {"test_what_was_put_is_found_with_its_place_and_lines": "LanceDB does not count the pieces with a word"}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from plugged import fresh_modules, use_plugins
 
 from palinurus.config.home import Home
 from palinurus.memory.backend import BackendPlace, MemoryBackend
@@ -17,14 +18,12 @@ from palinurus.memory.scan import Scanner
 from palinurus.operations.memory import search_memory, show_memory_status
 from palinurus.runtime.runtime import Runtime
 from palinurus.testing.loop_time import excuse
-from plugged import fresh_modules, use_plugins
 from support.backend_contract import BackendContract, Kept
 
 pytest.importorskip("lancedb")
 pytestmark = pytest.mark.real
 with excuse("first imports"):
     import lancedb.index  # noqa: F401
-
     from palinurus_lancedb import open_memory
 
 

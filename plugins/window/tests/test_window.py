@@ -6,12 +6,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from palinurus_window import SlidingWindow, begin_of_window
 
 from palinurus.context.assemble import violations
 from palinurus.domain.messages import AssistantMessage, Message, Text, ToolCall, ToolResult, UserMessage
 from palinurus.testing.fakes import call, calls, says
 from palinurus.testing.harness import Harness
-from palinurus_window import SlidingWindow, begin_of_window
 
 pytestmark = pytest.mark.real
 WORDS = "the tide turns and the harbour lights come on one after the other " * 10
