@@ -393,7 +393,9 @@ def _numbers(vector: bytes, space: Space) -> list[float]:
     """Raises StorageError for what is no vector of this space."""
     import numpy as np
 
-    found = np.frombuffer(vector, "<f4") if len(vector) == 4 * space.dimensions else None
+    size = 4 * space.dimensions
+    whole = len(vector) == size or (space.has_tokens and len(vector) > size)  # token states, which are not kept here
+    found = np.frombuffer(vector[:size], "<f4") if whole else None
     if found is None or not np.isfinite(found).all() or not found.any():
         raise StorageError(f"this is no vector of the space {space.id}", hint="check the embedder")
     numbers: list[float] = found.tolist()
