@@ -214,8 +214,15 @@ async def test_no_way_of_a_page_leads_to_a_private_address(browse: Browse, site:
     assert "SOCKET" not in shown
     assert "root:" not in shown
     assert "not a public address" in text(output)
-    site.pages["/"] = f"<script>location = 'http://{target}/'</script>"
-    assert "the secret" not in text(await browse("open", url=site.url()))
+    for way in (
+        f"http://{target}/",
+        "file:///etc/passwd",
+        "http://169.254.169.254/latest/meta-data/",
+        "chrome://version",
+    ):
+        site.pages["/"] = f"<p>before</p><script>location = '{way}'</script>"
+        shown = text(await browse("open", url=site.url()))
+        assert not [each for each in ("the secret", "root:", "Command Line") if each in shown]
     assert private.asked == []
 
 
