@@ -87,6 +87,10 @@ OPERATIONS: dict[str, list[str]] = {
         "workspace": "workspace",
     }.items()
 }  # family -> the modules that hold its operations
+SLASH_WORDS = (  # of the core, which no plugin may take; dispatch/commands.py says what each does
+    *("abort", "approve", "compact", "context", "elevated", "help", "id", "model", "models", "new", "queue"),
+    *("reasoning", "reset", "status", "stop", "think", "trust", "usage", "verbose", "whoami"),
+)
 WIRES = {  # protocols of models
     "openai-completions": "palinurus.providers.wires.openai:OpenAIProvider",
     "openai-responses": "palinurus.providers.wires.responses:ResponsesProvider",

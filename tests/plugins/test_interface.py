@@ -45,7 +45,7 @@ async def test_its_hook_is_called_and_its_job_is_done(home: Home) -> None:
         pal.says(Says("Hello."))
         await pal.hears("the sea is calm")
         await asyncio.wait_for(pal.services.jobs.idle(), 60)
-    assert (home.root / "heard.txt").read_text() == "the sea is calm"
+    assert (home.root / "plugins" / "data" / "weather" / "heard.txt").read_text() == "the sea is calm"
 
 
 async def test_its_service_runs_in_a_process_that_stays(home: Home) -> None:
@@ -53,7 +53,7 @@ async def test_its_service_runs_in_a_process_that_stays(home: Home) -> None:
         looked = asyncio.Event()
 
         async def sleep(_: float) -> None:
-            if (home.root / "served.txt").exists():
+            if (home.root / "plugins" / "data" / "weather" / "served.txt").exists():
                 looked.set()
             await asyncio.sleep(0)
 

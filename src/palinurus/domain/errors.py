@@ -18,6 +18,7 @@
         NotConfirmed        the operation needs confirmation
       MissingScope          the caller's credential lacks the scope
       NotOffered            this release does not support that
+      PluginFailed          a part of a plugin failed
       NotFound              there is no such session, run, agent or file
       QueueFull             the queue of the lane is full
       WaitTimeout           the wait timed out; the work continues
@@ -133,6 +134,10 @@ class MissingScope(PalinurusError):
 
 class NotOffered(PalinurusError):
     """This release does not support that."""
+
+
+class PluginFailed(PalinurusError):
+    """A part of a plugin failed."""
 
 
 class NotFound(PalinurusError):

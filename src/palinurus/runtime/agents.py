@@ -60,11 +60,8 @@ class _ConfigParts:
         self.loaded = loaded
         self.agents: dict[str, Agent] = {}
         self.asked_for: set[str] = set()  # of which agents something was asked
-        config = (
-            agents.home.config_path,
-            agents.home.root / PLUGIN_INDEX,
-            *loaded.files,
-        )  # also one that is yet to come
+        home = agents.home
+        config = (home.config_path, home.root / PLUGIN_INDEX, *loaded.files, *LOADED.plugin_files)  # or yet to come
         self.seen = {path: _stat(path) for path in config}
         """Everything that a change of which makes new agents, as it was when it was read."""
 

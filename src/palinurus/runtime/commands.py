@@ -6,7 +6,7 @@ import msgspec
 
 from palinurus.dispatch.immediate import Answer
 from palinurus.domain.envelope import Inbound
-from palinurus.domain.errors import BadRequest, NotFound
+from palinurus.domain.errors import BadRequest, NotFound, NotOffered, PluginFailed
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin
 from palinurus.operations.services import Services
@@ -52,11 +52,17 @@ def slash_commands(services: Services) -> dict[str, Answer]:
         async def answer(key: SessionKey, words: str, inbound: Inbound) -> str:
             try:
                 return str(await LOADED.find_slash_command(name)(services, key, words, inbound))
-            except (BadRequest, NotFound) as error:  # an answer like any other: the chat goes on
+            except (
+                BadRequest,
+                NotFound,
+                NotOffered,
+                PluginFailed,
+            ) as error:  # an answer like any other: the chat goes on
                 return str(error)
 
         return answer
 
+    LOADED.announce_plugins()
     return {
         **{name: answered_by_extension(name) for each in LOADED.known for name in each.slash_commands},
         "status": say_status,

@@ -6,6 +6,7 @@ extension. `validate`, `doctor`, docs and schema load all of them.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 PLUGIN_INDEX = Path("plugins", "plugins.json")  # in a home: what is installed
 PLUGINS = "palinurus.extensions.plugins.host:find_rows"
+LEAVE_PLUGINS = "palinurus.extensions.plugins.host:leave_rows"
 
 
 def imported(part: Any) -> Any:
@@ -53,6 +55,8 @@ class FoundRows(Struct, frozen=True):
 
     rows: tuple[Extension, ...] = ()
     config: dict[str, Any] = {}
+    stamp: Any = ()  # when it is another one, they are registered again: settings or files have changed
+    files: tuple[Path, ...] = ()  # whose change makes another stamp
 
 
 class App:
@@ -93,11 +97,11 @@ class App:
         """For every agent, under the policy like any other."""
         self.tools.append(tool)
 
-    def make_tools(self, maker: str) -> None:
+    def make_tools(self, maker: Any) -> None:
         """Where a function is that makes tools for every agent of the services that they need: `make(services)`."""
         self.tool_makers.append(maker)
 
-    def slash_command(self, name: str, command: str) -> None:
+    def slash_command(self, name: str, command: Any) -> None:
         """Where an async function is that answers `/NAME` in a chat: `answer(services, key, words, inbound)`. The
         extension declares its help (`Extension.slash_commands`)."""
         self.slash_commands[name] = command
@@ -111,28 +115,28 @@ class App:
         `name`. The extension declares its names (`Extension.jobs`)."""
         self.jobs[kind.name if not isinstance(kind, str) else name] = kind
 
-    def hook(self, event: str, function: str, name: str = "", priority: int = 0) -> None:
+    def hook(self, event: str, function: Any, name: str = "", priority: int = 0) -> None:
         """Where a function is that is called when something happens, `call(services, event)`: domain/hooks.py. Its
         `name`, by which people disable it, is the function's unless another is given. The extension declares the events
         (`Extension.hooks`)."""
-        self.hooks.append(RegisteredHook(event, function, name or function.rpartition(":")[2], priority))
+        self.hooks.append(RegisteredHook(event, function, name or _name_of(function), priority))
 
     def find_hooks(self, finder: str) -> None:
         """Where a function is that finds hooks which come and go: `find(services, event)` gives domain.hooks.Hooks."""
         self.hook_finders.append(finder)
 
     def service(self, service: Any) -> None:
-        """An async function of the services, or where it is: called when a process begins to stay, and again when the
+        """Where an async function of the services is that is called when a process begins to stay, and again when the
         config has changed; then the earlier call is cancelled. It may go on for ever, or return. The extension declares
         the sections without which it is not called (`Extension.configured_by`)."""
         self.services.append(service)
 
-    def prompt_section(self, section: str) -> None:
+    def prompt_section(self, section: Any) -> None:
         """Where a function of the config and the id of an agent is that gives a title and a text for the system prompt
         of the owner's sessions; an empty text: nothing. Declared as services are."""
         self.prompt_sections.append(section)
 
-    def gauges(self, source: str) -> None:
+    def gauges(self, source: Any) -> None:
         """Where a function of the services is that gives figures for /metrics: gateway.meter.Gauges. It is asked only
         where the extension is loaded."""
         self.gauge_sources.append(source)
@@ -186,6 +190,7 @@ class Extensions:
         self.app = App()
         self._guests: tuple[Path, FoundRows] | None = None  # the home whose plugins are used, and these
         self._without_guests: tuple[Any, ...] = ()
+        self.plugin_files: tuple[Path, ...] = ()  # of plugins in development
         self._declare_sections(known)
 
     def load(self, wanted: Callable[[Extension], bool] = lambda _: True) -> App:
@@ -295,18 +300,21 @@ class Extensions:
         """Of one of these networks; None if its extension could not be loaded."""
         return imported(self.load(lambda each: channel in each.channels).channels.get(channel))
 
-    def find_slot(self, slot: str) -> Callable[[Services], Any] | None:
+    def find_slot(self, slot: str) -> Callable[[Any], Any] | None:
         """What makes the part for an exclusive slot; None: the built-in one is used."""
         if not any(slot in each.slots for each in self.known):
             return None
-        found: Callable[[Services], Any] | None = imported(self.load(lambda each: slot in each.slots).slots.get(slot))
+        found: Callable[[Any], Any] | None = imported(self.load(lambda each: slot in each.slots).slots.get(slot))
         return found
 
     def _configured(self, config: Config) -> App:
         return self.load(lambda each: any(one == "*" or config.sets(one) for one in each.configured_by))
 
     def find_slash_command(self, name: str) -> Any:
-        return imported(self.load(lambda each: name in each.slash_commands).slash_commands[name])
+        found = self.load(lambda each: name in each.slash_commands).slash_commands.get(name)
+        if found is None:
+            raise NotFound(f"the plugin of /{name} could not be loaded", hint="pal plugins list")
+        return imported(found)
 
     def with_hooks(self, event: str, has: Callable[[str], bool]) -> App:
         """With all that may listen to an event. `has`: whether a place of `Extension.hooks_need` is there."""
@@ -333,12 +341,13 @@ class Extensions:
         if not wants and self._guests is None:
             return loaded
         found: FoundRows = resolve(PLUGINS)(home, loaded) if wants else FoundRows()
-        if self._guests is None or self._guests[1].rows != found.rows:
+        self.plugin_files = found.files
+        if self._guests is None or self._guests[1].stamp != found.stamp:
             self.leave_plugins(home)
             if found.rows:
                 self._without_guests = self._add(found.rows)
                 self._guests = (home.root, found)
-                _announce(found.rows)
+                self.announce_plugins()
         return _with_defaults(loaded, found.config) if found.config else loaded
 
     def leave_plugins(self, home: Home | None = None) -> None:
@@ -346,7 +355,17 @@ class Extensions:
         if self._guests is not None and (home is None or home.root == self._guests[0]):
             rows, self._guests = self._guests[1].rows, None
             self._remove(rows, self._without_guests)
-            _announce(())
+            self.announce_plugins()
+            resolve(LEAVE_PLUGINS)()
+
+    def announce_plugins(self) -> None:
+        """Tells those who keep lists of names, as far as they are imported: the others ask when they are."""
+        rows = self._guests[1].rows if self._guests is not None else ()
+        if (commands := sys.modules.get("palinurus.dispatch.commands")) is not None:
+            commands.set_plugin_commands({name: told for each in rows for name, told in each.slash_commands.items()})
+        from palinurus.tools.tool_names import set_plugin_tools
+
+        set_plugin_tools({each.name: each.tool_names for each in rows if each.tool_names})
 
     @contextmanager
     def added(self, *more: Extension) -> Iterator[None]:
@@ -370,18 +389,13 @@ class Extensions:
             REGISTRY.remove(section)
 
 
+def _name_of(function: Any) -> str:
+    return str(function.rpartition(":")[2] if isinstance(function, str) else function.__name__)
+
+
 def _has_part(config: Config, part: str) -> bool:
     """Whether the config has what an extension needs: see Extension.routes."""
     return part == "*" or bool(part and dig(config.data, part.split(".")))
-
-
-def _announce(rows: Sequence[Extension]) -> None:
-    """Tells those who keep lists of names."""
-    from palinurus.dispatch.commands import set_plugin_commands  # imported only where there is a plugin
-    from palinurus.tools.tool_names import set_plugin_tools
-
-    set_plugin_commands({name: told for each in rows for name, told in each.slash_commands.items()})
-    set_plugin_tools({each.name: each.tool_names for each in rows if each.tool_names})
 
 
 def _with_defaults(loaded: LoadedConfig, more: dict[str, Any]) -> LoadedConfig:

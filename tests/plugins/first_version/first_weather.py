@@ -30,6 +30,12 @@ async def now(services: Services, place: Annotated[str, "A place."]) -> WeatherR
     return WeatherReport(f"sun in {place}")
 
 
+def data_of(services: Services) -> Path:
+    folder = services.home.root / "plugins" / "data" / "weather"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
 async def answer(services: Services, key: Any, words: str, inbound: Any) -> str:
     return f"sun in {words}"
 
@@ -40,12 +46,12 @@ async def note(services: Services, payload: dict[str, str], job: Any) -> None:
 
 async def heard(services: Services, event: Any) -> None:
     await services.jobs.add(
-        "weather.note", {"file": str(services.home.root / "heard.txt"), "text": event.context["content"]}, "note"
+        "weather.note", {"file": str(data_of(services) / "heard.txt"), "text": event.context["content"]}, "note"
     )
 
 
 async def serve(services: Services) -> None:
-    (services.home.root / "served.txt").write_text("served")
+    (data_of(services) / "served.txt").write_text("served")
 
 
 def about(config: Any, agent_id: str) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 from msgspec import Struct
 
-from palinurus.domain.errors import BadRequest, NotOffered, PalinurusError
+from palinurus.domain.errors import BadRequest, NotOffered, PalinurusError, PluginFailed
 from palinurus.domain.tool import Tool, ToolOutput, ToolRun, failed
 from palinurus.extensions.plugins.fetch import PluginFetcher
 from palinurus.extensions.plugins.find import FoundPlugin
@@ -24,7 +24,6 @@ from palinurus.operations.table import Operation
 from palinurus.runtime.extensions import App, RegisteredHook, imported
 
 T = TypeVar("T")
-CALL_SECONDS = 300.0  # for a tool or a slash command
 
 
 class Reports(Protocol):
@@ -117,6 +116,7 @@ class GuardedParts(Struct):
 
     found: FoundPlugin
     reports: Reports
+    seconds: float  # that a call may take
 
     def of(self, app: App) -> App:
         """Imports whatever is far: what cannot be imported is found out now. Raises what that raises."""
@@ -138,7 +138,7 @@ class GuardedParts(Struct):
         made.wires = {key: imported(each) for key, each in app.wires.items()}
         made.channels = {key: imported(each) for key, each in app.channels.items()}
         made.slots = {
-            key: self._plain(imported(each), f"slot {key}", None)
+            key: imported(each) if key == "memory" else self._plain(imported(each), f"the slot {key}", None)
             for key, each in app.slots.items()
             if key in self.found.slots
         }
@@ -222,13 +222,14 @@ class GuardedParts(Struct):
             )
         else:
             try:
-                async with asyncio.timeout(CALL_SECONDS):
+                async with asyncio.timeout(self.seconds):
                     result = await work()
             except PalinurusError:
                 raise
             except Exception as caught:  # noqa: BLE001  the edge of a plugin
                 self.reports.failed(self.found.id, what, caught)
-                told = f"{type(caught).__name__}: {caught}"[:300]
+                is_late = isinstance(caught, TimeoutError) and not str(caught)
+                told = f"no answer within {self.seconds:g} s" if is_late else f"{type(caught).__name__}: {caught}"[:300]
                 error = PluginFailed(f"{what} of the plugin {self.found.id} failed: {told}", hint="pal plugins doctor")
             else:
                 self.reports.succeeded(self.found.id)
@@ -236,7 +237,3 @@ class GuardedParts(Struct):
         if as_result:
             return failed(str(error))  # type: ignore[return-value]
         raise error
-
-
-class PluginFailed(PalinurusError):
-    """A plugin failed."""

@@ -28,7 +28,7 @@ from palinurus.extensions.plugins.index import HealthFile, InstalledPlugin, Plug
 from palinurus.extensions.plugins.manifest import PluginManifest, find_manifest, read_manifest
 from palinurus.extensions.plugins.schema import check_settings
 from palinurus.extensions.plugins.settings import PluginEntry, PluginSettings
-from palinurus.parts import COMMANDS, EXTENSIONS, OPERATIONS, WIRES
+from palinurus.parts import COMMANDS, EXTENSIONS, OPERATIONS, SLASH_WORDS, WIRES
 from palinurus.tools.tool_names import ALIASES, BUILT_IN
 
 BROWSER_TOOLS = ("browser", "web_browse")  # names that only the owner of the slot may take
@@ -74,7 +74,7 @@ def find_plugins(home: Home, loaded: LoadedConfig, *, thorough: bool = False) ->
     found = sorted(_all(home, loaded, settings, thorough), key=lambda each: (_ORDER[each.tier], each.id))
     if not found:
         return []
-    health = HealthFile(home).load()
+    health = HealthFile(home).load_with_killed()
     judged: list[FoundPlugin] = []
     taken = _Names()
     for plugin in found:
@@ -230,8 +230,6 @@ class _Names:
     def __init__(self) -> None:
         core = "Palinurus itself"
         families = {*OPERATIONS, *(name.partition(".")[0] for each in EXTENSIONS for name in each.operations)}
-        from palinurus.dispatch.commands import SLASH_WORDS
-
         self._owners: dict[tuple[str, str], str] = {
             **{("tool", name): core for name in (*BUILT_IN, *ALIASES, *BROWSER_TOOLS)},
             **{("operation", name): core for name in families},
@@ -243,7 +241,13 @@ class _Names:
             **{("slash command", name): core for each in EXTENSIONS for name in each.slash_commands},
             **{("job", name): core for each in EXTENSIONS for name in each.jobs},
             **{("provider", name): core for name in WIRES},
-            **{("channel", name): core for each in EXTENSIONS for name in each.channels},
+            **{
+                ("channel", place.split(".")[1]): core
+                for each in EXTENSIONS
+                for places in each.config.values()
+                for place in places
+                if place.startswith("channels.")
+            },
         }
 
     def conflicts(self, found: FoundPlugin) -> Iterator[str]:

@@ -8,30 +8,38 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import Struct
 
 from palinurus.config.home import Home
 from palinurus.config.load import LoadedConfig
 from palinurus.domain.errors import BadRequest, PalinurusError
-from palinurus.extensions.plugins.app import GuardedParts, plugin_app, run_with_limit, undeclared
-from palinurus.extensions.plugins.find import FoundPlugin, find_plugins
-from palinurus.extensions.plugins.index import HealthFile, digest_of, plugins_folder
+from palinurus.extensions.plugins.find import FoundPlugin, find_plugins, workspace_roots
+from palinurus.extensions.plugins.index import HealthFile, PluginHealth, digest_of, plugins_folder
+from palinurus.extensions.plugins.settings import PluginSettings
 from palinurus.parts import Extension
 from palinurus.runtime.extensions import LOADED, App, FoundRows
 from palinurus.tools.settings import FetchSettings
 
+if TYPE_CHECKING:
+    from palinurus.extensions.plugins.guard import PluginGuard
+
 log = logging.getLogger(__name__)
-REGISTER_SECONDS = 20.0  # for the import of a plugin and its register()
 HOST = f"{__name__}:load_plugin"
 CHANNEL_SETTINGS = "palinurus.extensions.plugins.settings:PluginChannelSettings"
+
+
+class PluginMisbehaved(Exception):
+    """What a plugin did is reason enough to disable it at once."""
 
 
 class LoadedPlugin(Struct, frozen=True):
@@ -52,18 +60,27 @@ class PluginHost:
         self.home: Home | None = None
         self.env: Mapping[str, str] = {}
         self.allow_private: tuple[str, ...] = ()  # hosts of this machine that plugins may reach
+        self.settings = PluginSettings()
+        self._guard: PluginGuard | None = None
+        self._workspaces: list[str] = []
 
     def find_rows(self, home: Home, loaded: LoadedConfig) -> FoundRows:
-        health = HealthFile(home)
-        for plugin_id in health.killed():
-            health.fail(plugin_id, "loading it ended the process", now_ms(), disable=True)
         used = {each.id: each for each in find_plugins(home, loaded) if each.is_used}
-        if used != self.plugins or self.home is None or self.home.root != home.root:
-            self.loaded = {name: each for name, each in self.loaded.items() if used.get(name) == self.plugins.get(name)}
-            self.disabled = {name: why for name, why in self.disabled.items() if name in used}
+        self.loaded = {name: each for name, each in self.loaded.items() if used.get(name) == self.plugins.get(name)}
         self.plugins, self.home, self.env = used, home, loaded.env
         self.allow_private = loaded.config.section(FetchSettings).allow_private
-        return FoundRows(tuple(map(_row, used.values())), _config_of(used.values()))
+        self.settings = loaded.config.section(PluginSettings)
+        self._workspaces = workspace_roots(home, loaded) if used else []
+        files = tuple(path for each in used.values() for path in self._watched(each))
+        settled = tuple(msgspec.structs.replace(each, health=PluginHealth()) for each in used.values())
+        stamp = (settled, tuple(map(_changed_at, files)), self.allow_private)
+        return FoundRows(tuple(map(_row, used.values())), _config_of(used.values()), stamp, files)
+
+    def _watched(self, found: FoundPlugin) -> list[Path]:
+        """The files of a plugin in development, if it is loaded again when one of them changes."""
+        if not self.settings.reload or found.tier != "config":
+            return []
+        return sorted(each for kind in ("*.py", "*.json") for each in found.folder.rglob(kind))[:500]
 
     def load(self, plugin_id: str) -> App:
         """What it registers; nothing if it fails. Does not raise."""
@@ -88,6 +105,13 @@ class PluginHost:
         home = self.home
         assert home is not None  # noqa: S101  asked by load
         data_folder = plugins_folder(home) / "data" / found.id
+
+        if not found.is_isolated:
+            self._watch(home, found)
+
+        from palinurus.extensions.plugins.app import GuardedParts, plugin_app, run_with_limit, undeclared
+        from palinurus.extensions.plugins.guard import code_of_ours, patched
+
         own = plugin_app(found, data_folder, self.allow_private)
 
         def work() -> App:
@@ -99,14 +123,48 @@ class PluginHost:
             if found.is_isolated:
                 from palinurus.extensions.plugins.isolated import register_isolated  # only where there is one
 
-                register_isolated(home, found, self.env, own)
+                register_isolated(home, found, self.env, own, self.settings.start_seconds - 1)
             else:
+                before = code_of_ours()
                 import_plugin(found).register(own)
+                if changed := patched(before):
+                    raise PluginMisbehaved(f"it replaced code of Palinurus: {', '.join(changed[:5])}")
             if more := sorted(undeclared(found, own)):
                 raise BadRequest(f"it registers what its manifest does not declare: {', '.join(more)}")
-            return GuardedParts(found, self).of(own)
+            return GuardedParts(found, self, self.settings.call_seconds).of(own)
 
-        return run_with_limit(work, REGISTER_SECONDS, f"plugin {found.id}")
+        try:
+            return run_with_limit(work, self.settings.start_seconds, f"plugin {found.id}")
+        except TimeoutError as error:
+            raise PluginMisbehaved(f"it was not registered within {self.settings.start_seconds:g} s") from error
+
+    def _watch(self, home: Home, found: FoundPlugin) -> None:
+        from palinurus.extensions.plugins.guard import GuardLimits, PluginGuard, WatchedPlugin
+
+        if self._guard is None:
+            limits = GuardLimits(self.settings.blocked_seconds, self.settings.memory_mb)
+            self._guard = PluginGuard(home.root, self._workspaces, limits, self._blamed)
+        data = str(plugins_folder(home) / "data" / found.id)
+        derived = f"{os.path.realpath(home.root)}/derived/{found.id}/"  # of a memory backend
+        own = (os.path.realpath(data), derived, *((f"{os.path.realpath(found.root)}/",) if found.root else ()))
+        root = os.path.realpath(found.root or found.folder)
+        self._guard.watch(WatchedPlugin(found.id, root, own, found.manifest.requires.bins))
+
+    def _blamed(self, plugin_id: str, what: str, fatal: bool) -> None:
+        """Called by the guard, also on its own thread."""
+        if self.home is None:
+            return
+        health = HealthFile(self.home).fail(plugin_id, what, now_ms(), disable=True)
+        self.disabled[plugin_id] = health.trouble
+        ends = "; this process ends, and the next one does not use it" if fatal else ""
+        log.critical("the plugin %s is disabled: %s%s", plugin_id, what, ends)
+
+    def leave(self) -> None:
+        if self._guard is not None:
+            self._guard.close()
+        if self.settings.reload:
+            _forget_modules([each.folder for each in self.plugins.values() if each.tier == "config"])
+        self._guard, self.loaded, self.disabled = None, {}, {}
 
     def _note(self, plugin_id: str, started: float, error: BaseException) -> None:
         self.loaded[plugin_id] = LoadedPlugin("failed", time.monotonic() - started, told(error))
@@ -116,7 +174,8 @@ class PluginHost:
         if self.home is None:
             return
         trouble = f"{what}: {told(error)}"
-        health = HealthFile(self.home).fail(plugin_id, trouble, now_ms())
+        at_once = isinstance(error, PluginMisbehaved)
+        health = HealthFile(self.home).fail(plugin_id, trouble, now_ms(), disable=at_once)
         log.warning("the plugin %s failed: %s", plugin_id, trouble, exc_info=error)
         if health.disabled:
             self.disabled[plugin_id] = trouble
@@ -135,6 +194,11 @@ PLUGIN_HOST = PluginHost()
 def find_rows(home: Home, loaded: LoadedConfig) -> FoundRows:
     """Named in runtime/extensions.py."""
     return PLUGIN_HOST.find_rows(home, loaded)
+
+
+def leave_rows() -> None:
+    """Named in runtime/extensions.py: the home is closed, or its plugins have changed."""
+    PLUGIN_HOST.leave()
 
 
 def load_plugin(extension: Extension) -> App:
@@ -163,6 +227,21 @@ def import_plugin(found: FoundPlugin) -> Any:
     if not callable(getattr(module, "register", None)):
         raise BadRequest(f"the module {name} has no function register(app)")
     return module
+
+
+def _forget_modules(folders: list[Path]) -> None:
+    """What is imported from there is imported again."""
+    for name, module in list(sys.modules.items()):
+        if any(_is_in(module, folder) for folder in folders):
+            del sys.modules[name]
+    importlib.invalidate_caches()
+
+
+def _changed_at(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _is_row_of(name: str, extension: Extension) -> bool:
@@ -203,7 +282,7 @@ def _row(found: FoundPlugin) -> Extension:
     )
 
 
-def _config_of(used: Any) -> dict[str, Any]:
+def _config_of(used: Collection[FoundPlugin]) -> dict[str, Any]:
     """What plugins add to the config, below what the owner says."""
     skills = [str(each.folder / place) for each in used for place in each.manifest.skills]
     servers = {

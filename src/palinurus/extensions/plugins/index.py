@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from pathlib import Path
 from typing import Literal
 
@@ -126,19 +127,28 @@ class HealthFile:
         mark.touch()
         return mark
 
-    def killed(self) -> list[str]:
-        """Plugins whose loading has ended a process. Each is told once."""
-        found = []
+    def load_with_killed(self) -> dict[str, PluginHealth]:
+        """The same, after those whose loading has ended a process were disabled."""
         for mark in self._starting.iterdir() if self._starting.is_dir() else ():
             plugin_id, _, pid = mark.name.rpartition(".")
-            if not Path("/proc", pid).exists():
+            if not _is_alive(int(pid)):
                 mark.unlink(missing_ok=True)
-                found.append(plugin_id)
-        return found
+                self.fail(plugin_id, "loading it ended the process", time.time_ns() // 1_000_000, disable=True)
+        return self.load()
 
     def _save(self, known: dict[str, PluginHealth]) -> None:
         make_directory(self._path.parent)
         write_atomic(self._path, msgspec.json.format(msgspec.json.encode(HealthRecords(known))) + b"\n")
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # of another user, who has its number now
+    return True
 
 
 def digest_of(root: Path) -> str:

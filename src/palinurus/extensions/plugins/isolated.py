@@ -31,13 +31,13 @@ from palinurus.extensions.plugins.fetch import PluginFetcher
 from palinurus.extensions.plugins.find import FoundPlugin
 from palinurus.extensions.plugins.index import digest_of
 from palinurus.extensions.plugins.schema import with_defaults
+from palinurus.extensions.plugins.settings import PluginSettings
 from palinurus.operations.services import Services
 from palinurus.runtime.extensions import App, RegisteredHook
 from palinurus.sandbox.bubblewrap import BubblewrapSandbox
 from palinurus.sandbox.sandbox import MIB, CommandLimits, Process, SandboxCommand, SandboxMount
 from palinurus.tools.settings import FetchSettings
 
-START_SECONDS, CALL_SECONDS = 20.0, 60.0
 LONGEST_LINE = 2_000_000  # bytes
 LIMITS = CommandLimits(512 * MIB, 600, 32, 64 * MIB, 7 * 86_400.0, 256 * MIB)
 
@@ -86,10 +86,10 @@ class ChildProcess:
     def is_alive(self) -> bool:
         return self._reading is not None and not self._reading.done()
 
-    async def registration(self) -> Registration:
-        """Its first line. Raises ChildFailed."""
+    async def registration(self, seconds: float) -> Registration:
+        """Its first line. Raises ChildFailed and TimeoutError."""
         noise: list[bytes] = []
-        async with asyncio.timeout(START_SECONDS):
+        async with asyncio.timeout(seconds):
             while (line := await self._line()) is not None:
                 try:
                     said = msgspec.json.decode(line, type=_Registered)
@@ -102,7 +102,7 @@ class ChildProcess:
                 return said.registered
         raise ChildFailed(f"it could not start: {b' '.join(noise[-3:]).decode(errors='replace')[:500]}")
 
-    async def call(self, frame: Mapping[str, Any], seconds: float = CALL_SECONDS) -> Any:
+    async def call(self, frame: Mapping[str, Any], seconds: float) -> Any:
         """Raises ChildFailed, also when it takes too long: then it is killed."""
         number = next(self._numbers)
         self._open[number] = asyncio.get_running_loop().create_future()
@@ -212,7 +212,7 @@ def _child_command(found: FoundPlugin, env: Mapping[str, str]) -> SandboxCommand
 
 
 async def start_child(
-    home: Home, found: FoundPlugin, env: Mapping[str, str], allow_private: tuple[str, ...]
+    home: Home, found: FoundPlugin, env: Mapping[str, str], allow_private: tuple[str, ...], seconds: float
 ) -> tuple[ChildProcess, Registration]:
     """Raises SandboxError where there is no sandbox, and ChildFailed."""
     command = _child_command(found, env)
@@ -220,11 +220,11 @@ async def start_child(
     process = await sandbox.start(command)
     started = ChildProcess(process, PluginFetcher(found.id, found.manifest.hosts, allow_private), found.id)
     try:
-        return started, await started.registration()
+        return started, await started.registration(seconds)
     except BaseException as error:
         await started.kill()
         if isinstance(error, TimeoutError):
-            raise ChildFailed(f"it was not ready within {START_SECONDS:g} s") from None
+            raise ChildFailed(f"it was not ready within {seconds:g} s") from None
         raise
 
 
@@ -243,10 +243,15 @@ class IsolatedPlugins:
             if known is None or known[0] != found or not known[1].is_alive:
                 if known is not None:
                     await known[1].kill()
-                private = self._services.config.section(FetchSettings).allow_private
-                child_process, _ = await start_child(self._services.home, found, self._services.env, private)
-                self._children[found.id] = known = (found, child_process)
-        return await known[1].call(frame)
+                config = self._services.config
+                private, seconds = config.section(FetchSettings).allow_private, self._settings.start_seconds
+                started, _ = await start_child(self._services.home, found, self._services.env, private, seconds)
+                self._children[found.id] = known = (found, started)
+        return await known[1].call(frame, self._settings.call_seconds)
+
+    @property
+    def _settings(self) -> PluginSettings:
+        return self._services.config.section(PluginSettings)
 
     async def close(self) -> None:
         for _, running in self._children.values():
@@ -254,23 +259,23 @@ class IsolatedPlugins:
         self._children.clear()
 
 
-def register_isolated(home: Home, found: FoundPlugin, env: Mapping[str, str], own: App) -> None:
+def register_isolated(home: Home, found: FoundPlugin, env: Mapping[str, str], own: App, seconds: float) -> None:
     """Registers stand-ins for what the plugin registers in its sandbox. Blocks; raises ChildFailed and SandboxError."""
-    made = _registration(home, found, env)
+    made = _registration(home, found, env, seconds)
     if more := [spec.name for spec in made.tools if spec.name not in found.manifest.capabilities.tools]:
         raise ChildFailed(f"it registers what its manifest does not declare: tool {more[0]!r}")
 
     def tools(services: Services) -> list[Tool]:
         return [_tool(services, found, spec) for spec in made.tools]
 
-    own.make_tools(tools)  # type: ignore[arg-type]  # a plugin's is the function itself
+    own.make_tools(tools)
     for name in made.commands:
         own.slash_commands[name] = _command(found, name)
     for name, event in made.hooks.items():
         own.hooks.append(RegisteredHook(event, _hook(found, name), name))
 
 
-def _registration(home: Home, found: FoundPlugin, env: Mapping[str, str]) -> Registration:
+def _registration(home: Home, found: FoundPlugin, env: Mapping[str, str], seconds: float) -> Registration:
     assert found.root is not None  # noqa: S101  only folders are isolated
     content = msgspec.json.encode(
         (found.digest or digest_of(found.root), found.manifest, found.entry, palinurus.__version__)
@@ -279,14 +284,14 @@ def _registration(home: Home, found: FoundPlugin, env: Mapping[str, str]) -> Reg
     try:
         return msgspec.json.decode(kept.read_bytes(), type=Registration)
     except (FileNotFoundError, msgspec.DecodeError):
-        made = asyncio.run(_describe(home, found, env))
+        made = asyncio.run(_describe(home, found, env, seconds))
     make_directory(kept.parent)
     write_atomic(kept, msgspec.json.encode(made))
     return made
 
 
-async def _describe(home: Home, found: FoundPlugin, env: Mapping[str, str]) -> Registration:
-    started, registration = await start_child(home, found, env, ())
+async def _describe(home: Home, found: FoundPlugin, env: Mapping[str, str], seconds: float) -> Registration:
+    started, registration = await start_child(home, found, env, (), seconds)
     await started.kill()
     return registration
 

@@ -41,6 +41,28 @@ class PluginSettings(Section, frozen=True):
         tuple[str, ...], option("Folders with a plugin in each, used as they are: for development.", "load.paths")
     ] = ()
     reload: Annotated[bool, option("Whether a plugin of load.paths is loaded again when a file of it changes.")] = False
+    start_seconds: Annotated[
+        float, option("Seconds that loading one may take.", "limits.startSeconds", gt=0, le=300)
+    ] = 20.0
+    call_seconds: Annotated[
+        float, option("Seconds that a tool or a slash command of one may take.", "limits.callSeconds", gt=0, le=3600)
+    ] = 300.0
+    blocked_seconds: Annotated[
+        float,
+        option(
+            "Seconds for which one may hold the event loop; then it is disabled, and the process ends.",
+            "limits.blockedSeconds",
+            gt=0,
+        ),
+    ] = 30.0
+    memory_mb: Annotated[
+        int,
+        option(
+            "Megabytes of the process from which on a plugin that grows is disabled, and the process ends.",
+            "limits.memoryMb",
+            ge=64,
+        ),
+    ] = 2048
     slots: Annotated[SlotChoices, option("Which plugin has a slot.")] = SlotChoices()
     entries: Annotated[dict[str, PluginEntry], option("Single plugins, by id.")] = {}
 
