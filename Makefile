@@ -10,7 +10,7 @@ EMBEDDED := $(VENV)/.embedded
 # Two for each processor: a test waits a third of its time, for the disk or for a process that it has started.
 WORKERS ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 
-.PHONY: setup run check test test-real bench eval soak docs constraints clean
+.PHONY: setup run check test test-real plugins bench eval soak docs constraints clean
 
 setup: $(READY)
 
@@ -41,8 +41,12 @@ test: setup packages  ## everything but browsers and real peers
 	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not real"
 
 test-real: export COMPATIBILITY := tests/real/compatibility.json  # what docs/compatibility.md is made of
-test-real: setup  ## what needs a browser, a real peer or the small embedded model
-	@sh tools/debian-packages chromium
+plugins: setup  ## what the plugins in plugins/ need
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --constraint plugins/constraints.txt \
+	  $(patsubst %,--requirement %,$(wildcard plugins/*/pyproject.toml))
+
+test-real: setup plugins  ## what needs a browser, a real peer or the small embedded model
+	@sh tools/debian-packages chromium ngircd
 	@sh tools/debian-packages podman runc catatonit busybox-static:busybox || echo "Tests of containers are skipped."
 	@$(BIN)/pal models install embedded || echo "Its tests are skipped."
 	@timeout 240 sh tools/openclaw $(BIN) || echo "OpenClaw could not be installed: its tests are skipped."
@@ -52,6 +56,8 @@ test-real: setup  ## what needs a browser, a real peer or the small embedded mod
 	@timeout 240 sh tools/clients $(BIN) || echo "Clients of models could not be installed: their tests are skipped."
 	@timeout 240 sh tools/mcp-clients $(BIN) || echo "MCP clients could not be installed: their tests are skipped."
 	$(BIN)/pytest -q -n auto --dist loadfile -m "real or shows" $$(grep -rlE --include='test_*.py' 'mark\.(real|shows)' tests | grep -v real/page) || [ $$? -eq 5 ]
+	$(BIN)/mypy plugins/*/palinurus_*
+	$(BIN)/pytest -q -n auto --dist loadfile -m real plugins || [ $$? -eq 5 ]
 	$(BIN)/pytest -q -n auto --dist loadfile -m real tests/real/page || [ $$? -eq 5 ]  # by itself: a browser holds the event loop
 
 bench: setup  ## what the program exists for, measured beside peers

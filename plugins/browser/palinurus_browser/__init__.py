@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -18,7 +19,7 @@ from .tool import browse_tool
 def register(app: PluginApp) -> None:
     browsers = Browsers(msgspec.convert(app.config, BrowserSettings))
 
-    def make(services: Services) -> Sequence[Tool]:
+    def make(services: Any) -> Sequence[Tool]:
         """Called again when the config has changed: then other private hosts may be allowed."""
         browsers.guard = AddressGuard(services.agents.loaded.config.section(FetchSettings).allow_private)
         return (browse_tool(browsers),)

@@ -8,6 +8,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ class SessionBrowser:
         self._proxy = GuardedProxy(owner.guard)
         self._one_at_a_time = asyncio.Lock()
         self._profile = tempfile.TemporaryDirectory(prefix="pal-browser-", ignore_cleanup_errors=True)
-        env = {"TMPDIR": self._profile.name, "HOME": self._profile.name}
+        env = {"TMPDIR": self._profile.name, "HOME": self._profile.name, "PYTHONPATH": _library()}
         self.worker = Worker("the browser", self._arguments, settings.idle_seconds, LOAD_SECONDS, env=env)
 
     @contextmanager
@@ -99,6 +100,14 @@ class SessionBrowser:
         await self.worker.stop()
         await self._proxy.close()
         await asyncio.to_thread(self._profile.cleanup)
+
+
+def _library() -> str:
+    """Where Playwright is, perhaps among the plugin's own files. Raises WebError."""
+    found = find_spec("playwright")
+    if found is None or found.origin is None:
+        raise WebError("the browser needs the package playwright", hint="install it, or the plugin as a wheel")
+    return str(Path(found.origin).parents[1])
 
 
 class Browsers:

@@ -11,16 +11,18 @@ import json
 import os
 import resource
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
-from playwright.sync_api import Browser, Error, Page, TimeoutError, sync_playwright
+from playwright.sync_api import Browser, Error, Page, sync_playwright
+from playwright.sync_api import TimeoutError as TookTooLong
 
 SETTLE_MS = 300  # after a click: what it starts begins within that
 LOAD_MS = 3_000  # pictures and late scripts are waited for that long, and not in vain
 ARGUMENTS = (
     "--webrtc-ip-handling-policy=disable_non_proxied_udp",
-    "--disable-features=AutofillServerCommunication,DestroyProfileOnBrowserClose,HttpsUpgrades,MediaRouter,OptimizationHints"
-    ",PaintHolding,RenderDocument,Translate",  # the first would tell its maker of every form; the others are Playwright's
+    # The first would tell the browser's maker of every form; the others are Playwright's, which this list replaces.
+    "--disable-features=AutofillServerCommunication,DestroyProfileOnBrowserClose,HttpsUpgrades,MediaRouter,RenderDocument",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",  # names are resolved by the proxy only
     "--renderer-process-limit=3",
     "--disable-gpu",
@@ -46,7 +48,7 @@ class Tab:
         """One action, and what the page shows then. A timeout is told as such: nothing else can be done with it."""
         try:
             return self._act(order)
-        except TimeoutError:
+        except TookTooLong:
             return {"error": "the page took too long and was closed", "ended": True}
         except Error as error:
             first = error.message.partition("\n")[0]
@@ -71,32 +73,31 @@ class Tab:
                 element.fill(text.removesuffix("\n"))
                 if text.endswith("\n"):
                     element.press("Enter")
-        self._settle(action)
-        return self._shown(action == "screenshot", order["most"])
+        self.page = self._settle(self.page, action)
+        return shown(self.page, action == "screenshot", order["most"])
 
-    def _settle(self, action: str) -> None:
-        assert self.page is not None
+    def _settle(self, page: Page, action: str) -> Page:
+        """The page that is shown then: a link may have opened another one."""
         if action in ("click", "type"):
-            self.page.wait_for_timeout(SETTLE_MS)
+            page.wait_for_timeout(SETTLE_MS)
         if action == "click":
-            self.page = self.context.pages[-1]  # a link may have opened another one
+            page = self.context.pages[-1]
         for each in self.context.pages:
-            if each != self.page:
+            if each != page:
                 each.close()
-        self.page.wait_for_load_state("domcontentloaded")
-        try:
-            self.page.wait_for_load_state("load", timeout=LOAD_MS)
-        except TimeoutError:
-            return  # it is shown as far as it has come
+        page.wait_for_load_state("domcontentloaded")
+        with suppress(TookTooLong):  # it is shown as far as it has come
+            page.wait_for_load_state("load", timeout=LOAD_MS)
+        return page
 
-    def _shown(self, picture: bool, most: int) -> Reply:
-        assert self.page is not None
-        reply: Reply = {"url": self.page.url, "title": self.page.title()[:300]}
-        if picture:
-            data = self.page.screenshot(type="jpeg", quality=70)
-            return reply | {"image": base64.b64encode(data).decode()}
-        text = self.page.aria_snapshot(mode="ai")
-        return reply | {"text": text[:most], "total": len(text)}
+
+def shown(page: Page, picture: bool, most: int) -> Reply:
+    reply: Reply = {"url": page.url, "title": page.title()[:300]}
+    if picture:
+        data = page.screenshot(type="jpeg", quality=70)
+        return reply | {"image": base64.b64encode(data).decode()}
+    text = page.aria_snapshot(mode="ai")
+    return reply | {"text": text[:most], "total": len(text)}
 
 
 def start(port: str, executable: str, seconds: str, megabytes: str, walls: str) -> Callable[[Any, Any], bytes]:

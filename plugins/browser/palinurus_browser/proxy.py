@@ -47,7 +47,7 @@ class GuardedProxy:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
-        assert task is not None  # noqa: S101  a callback of a server runs in one
+        assert task is not None
         self._open.add(task)
         try:
             await self._serve(reader, writer)

@@ -61,11 +61,15 @@ class Site:
             return
         self.asked.append(path)
         if path in self.redirects:
-            writer.write(f"HTTP/1.1 302 Found\r\nLocation: {self.redirects[path]}\r\nContent-Length: 0\r\n\r\n".encode())
+            writer.write(
+                f"HTTP/1.1 302 Found\r\nLocation: {self.redirects[path]}\r\nContent-Length: 0\r\n\r\n".encode()
+            )
         elif path in self.pages:
             body = self.pages[path].encode()
             kind = "application/octet-stream" if path.endswith(".bin") else "text/html; charset=utf-8"
-            writer.write(f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+            writer.write(
+                f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+            )
         else:
             writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
         writer.close()
@@ -191,6 +195,7 @@ async def test_no_way_of_a_page_leads_to_a_private_address(browse: Browse, site:
       fetch("http://localhost:{private.port}/named", {{mode: "no-cors"}}).then(() => tell("FETCHED"), () => 0);
       fetch("/hop").then((r) => r.text()).then(tell, () => tell("failed"));
       new WebSocket("ws://{target}/socket").onopen = () => tell("SOCKET");
+      new WebSocket("ws://127.0.0.1:{site.port}/own-socket");
       navigator.sendBeacon("http://{target}/beacon", "x");
       new Worker(URL.createObjectURL(new Blob(['fetch("http://{target}/worker")'])));
       const peer = new RTCPeerConnection({{iceServers: [{{urls: "stun:127.0.0.1:{private.port}"}}]}});
@@ -204,13 +209,20 @@ async def test_no_way_of_a_page_leads_to_a_private_address(browse: Browse, site:
         with pytest.raises(BlockingIOError):
             stun.recv(1)
     assert private.asked == []
-    assert "/leap" in site.asked
+    assert {"/leap", "/own-socket"} <= set(site.asked)
     assert "FETCHED" not in shown
     assert "SOCKET" not in shown
     assert "root:" not in shown
     assert "not a public address" in text(output)
-    site.pages["/"] = f"<script>location = 'http://{target}/'</script>"
-    assert "the secret" not in text(await browse("open", url=site.url()))
+    for way in (
+        f"http://{target}/",
+        "file:///etc/passwd",
+        "http://169.254.169.254/latest/meta-data/",
+        "chrome://version",
+    ):
+        site.pages["/"] = f"<p>before</p><script>location = '{way}'</script>"
+        shown = text(await browse("open", url=site.url()))
+        assert not [each for each in ("the secret", "root:", "Command Line") if each in shown]
     assert private.asked == []
 
 
@@ -258,9 +270,7 @@ async def test_an_endless_script_costs_the_page_and_nothing_else(
     assert "Library" in text(after)
 
 
-async def test_a_page_that_takes_all_memory_is_stopped(
-    make: Callable[..., tuple[Browsers, Tool]], site: Site
-) -> None:
+async def test_a_page_that_takes_all_memory_is_stopped(make: Callable[..., tuple[Browsers, Tool]], site: Site) -> None:
     _, tool = make(timeout_seconds=10.0)
     site.pages["/fat"] = "<script>const a = []; for (;;) a.push(new Uint8Array(2e7).fill(1))</script><p>after</p>"
     output = await within(tool.run(RUN, {"action": "open", "url": site.url("/fat")}))
@@ -296,7 +306,9 @@ async def test_sessions_share_no_cookies_and_the_oldest_browser_ends(
     make: Callable[..., tuple[Browsers, Tool]], site: Site
 ) -> None:
     browsers, tool = make(sessions=1)
-    site.pages["/"] = "<p id=said></p><script>said.textContent = 'cookie:' + document.cookie; document.cookie='a=1'</script>"
+    site.pages["/"] = (
+        "<p id=said></p><script>said.textContent = 'cookie:' + document.cookie; document.cookie='a=1'</script>"
+    )
     await within(tool.run(RUN, {"action": "open", "url": site.url()}))
     again = await within(tool.run(RUN, {"action": "open", "url": site.url()}))
     assert "cookie:a=1" in text(again).replace(" ", "").replace('"', "")
@@ -319,9 +331,7 @@ async def test_an_unused_browser_ends_and_says_so(make: Callable[..., tuple[Brow
     assert "no page is open" in text(await within(tool.run(RUN, {"action": "read"})))
 
 
-async def test_no_process_of_a_closed_browser_stays(
-    make: Callable[..., tuple[Browsers, Tool]], site: Site
-) -> None:
+async def test_no_process_of_a_closed_browser_stays(make: Callable[..., tuple[Browsers, Tool]], site: Site) -> None:
     browsers, tool = make()
     await within(tool.run(RUN, {"action": "open", "url": site.url()}))
     pid = (await browsers.of(str(KEY))).worker.pid

@@ -118,7 +118,8 @@ class IrcChannel(Channel):
 
     async def _answer(self, token: str) -> list[IrcLine]:
         """What the server says before it answers a PING. When the connection is lost, nobody knows: ConnectionError."""
-        self._answers = answers = []
+        answers: list[IrcLine] = []
+        self._answers = answers
         self._waiting[token] = answered = asyncio.get_running_loop().create_future()
         try:
             self._write(f"PING :{token}")

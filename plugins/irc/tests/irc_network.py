@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 from channels.network import Fault, Feature, SentFile, SentMessage
 
-
 PASSWORD = "let-me-in-7351"
 CONFIG = """[Global]
 Name = irc.test.example

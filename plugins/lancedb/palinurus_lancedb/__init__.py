@@ -1,4 +1,4 @@
-"""The memory slot: the index of notes and sessions in LanceDB. What is searched, and how it is scored, stays the same."""
+"""The memory slot: the index of notes and sessions in LanceDB. What is searched and how it is scored stays the same."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ def open_memory(place: BackendPlace) -> MemoryBackend:
         raise PalinurusError(f"memory in LanceDB cannot be used: {why}", hint="the builtin engine is used meanwhile")
     settings = place.settings
     store = cast("MemoryStore", LanceStore(place.folder))  # it has the methods that are called
-    index = MemoryIndex(
-        store, place.files, place.clock, settings, conversations=place.conversations, agent=place.agent
-    )
+    index = MemoryIndex(store, place.files, place.clock, settings, conversations=place.conversations, agent=place.agent)
     embedder = EmbeddedModel() if settings.embedder != "none" else None
     watcher = Watcher(place.files, settings.sync) if settings.sync.watch else None
     memory = LanceMemory(settings, store, index, embedder, place.clock, watcher)

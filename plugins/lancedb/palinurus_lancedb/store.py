@@ -30,7 +30,7 @@ from palinurus.memory.embedder import Space
 from palinurus.memory.memory import Memory
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    import pyarrow as pa  # type: ignore[import-untyped]
     from lancedb import AsyncConnection, AsyncTable
 
 NEIGHBOURS = 2  # pieces on either side, by whose words a piece is scored too
@@ -118,9 +118,16 @@ class LanceStore:
             cosines = await self._cosines(rows, vector, space)
             candidates = tuple(
                 SearchCandidate(
-                    row["id"], DocumentRef(row["source"], row["path"]), row["start"], row["end"], row["text"],
-                    words.get(row["id"], 0.0), around.get(row["id"], 0.0), cosines.get(row["digest"]), row["context"],
-                )  # fmt: skip
+                    row["id"],
+                    DocumentRef(row["source"], row["path"]),
+                    row["start"],
+                    row["end"],
+                    row["text"],
+                    words.get(row["id"], 0.0),
+                    around.get(row["id"], 0.0),
+                    cosines.get(row["digest"]),
+                    row["context"],
+                )
                 for row in rows
             )
             totals = await self.totals()
@@ -181,9 +188,8 @@ class LanceStore:
             for name, rows in tables.items():
                 await self._add(name, rows)
             for space_id, name, rows in spaces:
-                rows = [row for row in rows if row["digest"] in kept]
-                if rows:
-                    await self._add(name, rows, schema=_vectors(space_id, len(rows[0]["vector"])))
+                if left := [row for row in rows if row["digest"] in kept]:
+                    await self._add(name, left, schema=_vectors(space_id, len(left[0]["vector"])))
             self._use(used)
 
     async def clear(self) -> None:
@@ -195,7 +201,7 @@ class LanceStore:
         async with self._one_writer:
             self._tables.clear()
             if self._database is not None:
-                self._database.close()
+                self._database.close()  # type: ignore[no-untyped-call]
             self._database = None
 
     # -- LanceDB ------------------------------------------------------------------------------------------------------
@@ -314,7 +320,7 @@ class LanceStore:
 
     async def _spaces(self) -> list[tuple[str, str]]:
         await self._table("files")
-        assert self._database is not None  # noqa: S101  opened with a table
+        assert self._database is not None
         names = [name for name in (await self._database.list_tables()).tables if name.startswith("vectors_")]
         return [((await (await self._table(each)).schema()).metadata[b"space"].decode(), each) for each in names]
 
@@ -331,7 +337,7 @@ class LanceStore:
     async def _throw_away(self) -> None:
         self._tables.clear()
         if self._database is not None:
-            self._database.close()
+            self._database.close()  # type: ignore[no-untyped-call]
         self._database = None
         await asyncio.to_thread(shutil.rmtree, self.path, ignore_errors=True)
 
@@ -387,7 +393,9 @@ def _numbers(vector: bytes, space: Space) -> list[float]:
     """Raises StorageError for what is no vector of this space."""
     import numpy as np
 
-    found = np.frombuffer(vector, "<f4") if len(vector) == 4 * space.dimensions else None
+    size = 4 * space.dimensions
+    whole = len(vector) == size or (space.has_tokens and len(vector) > size)  # token states, which are not kept here
+    found = np.frombuffer(vector[:size], "<f4") if whole else None
     if found is None or not np.isfinite(found).all() or not found.any():
         raise StorageError(f"this is no vector of the space {space.id}", hint="check the embedder")
     numbers: list[float] = found.tolist()

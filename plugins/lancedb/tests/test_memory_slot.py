@@ -13,12 +13,13 @@ from plugged import fresh_modules, use_plugins
 
 from palinurus.config.home import Home
 from palinurus.memory.backend import BackendPlace, MemoryBackend
-from palinurus.memory.question import SearchMemory
+from palinurus.memory.question import Question, SearchMemory
 from palinurus.memory.scan import Scanner
 from palinurus.operations.memory import search_memory, show_memory_status
 from palinurus.runtime.runtime import Runtime
+from palinurus.testing.fakes import FakeClock, SeededIds
 from palinurus.testing.loop_time import excuse
-from support.backend_contract import BackendContract, Kept
+from support.backend_contract import LIMITS, BackendContract, Kept
 
 pytest.importorskip("lancedb")
 pytestmark = pytest.mark.real
@@ -47,6 +48,20 @@ class TestLanceMemory(BackendContract):
                     await again.sync()
         finally:
             await again.close()
+
+
+async def test_meanings_are_found_by_vectors_of_the_embedded_model(
+    tmp_path: Path, clock: FakeClock, new_id: SeededIds
+) -> None:
+    kept = Kept(tmp_path, clock, new_id, {})
+    backend = open_memory(replace(kept.place, settings=replace(kept.place.settings, embedder="embedded")))
+    async with asyncio.timeout(60):
+        report = await backend.sync()
+        answer = await backend.search(Question("is the ship's steering broken?", LIMITS))
+        await backend.close()
+    assert (report.embedder_trouble, report.embedded > 0) == ("", True)
+    assert (answer.mode, answer.freshness.vectors) == ("hybrid", "complete")
+    assert answer.results[0].snippet == "- the rudder was mended"
 
 
 def configure(home: Home, tmp_path: Path, **slots: str) -> None:

@@ -106,8 +106,7 @@ def from_response(response: ModelResponse, *, cut: bool, now_ms: int) -> Assista
         elif isinstance(part, ToolCallPart):
             call_id = part.tool_call_id if part.tool_call_id not in taken else f"{part.tool_call_id}_{len(taken)}"
             taken.add(call_id)
-            raw = part.args if isinstance(part.args, str) else ""
-            arguments = part.args if isinstance(part.args, dict) else read_arguments(raw, cut=cut)
+            arguments = read_arguments(part.args_as_json_str() if part.args else "", cut=cut)
             content.append(ToolCall(call_id, part.tool_name or "unknown", arguments))
     used = response.usage
     cached = used.cache_read_tokens

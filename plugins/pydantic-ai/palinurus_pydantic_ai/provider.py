@@ -50,25 +50,22 @@ class PydanticProvider(WireProvider):
         where = f"{self.address.scheme}://{self.address.netloc.rpartition('@')[2]}"
         call = Call(f"{self.name}/{request.model}", where, self._key, self._clock.now_ms())
         said: list[str] = []
-        last: ReplyEvent
         try:
             async with aclosing(self._events(request, call)) as events:
                 async for event in events:
                     if isinstance(event, TextDelta):
                         said.append(event.text)
                     yield event
-            return
         except ProviderError as error:
-            last = ReplyFailed(error, "".join(said))
+            yield ReplyFailed(error, "".join(said))
         except Exception as error:  # noqa: BLE001  the edge of a wire, whose libraries raise what they like
-            last = ReplyFailed(failed(error, call), "".join(said))
-        yield last
+            yield ReplyFailed(failed(error, call), "".join(said))
 
     async def _events(self, request: ModelRequest, call: Call) -> AsyncGenerator[ReplyEvent]:
         """What is streamed, and the whole reply."""
         model = self._models.get(request.model)
         if model is None:  # its libraries are imported now, which takes seconds
-            model = self._models[request.model] = await asyncio.to_thread(self._make, request.model, call)
+            model = self._models[request.model] = await asyncio.to_thread(self.make, request.model)
         from . import messages
 
         settings = messages.to_settings(request, self._idle_timeout)
@@ -86,7 +83,9 @@ class PydanticProvider(WireProvider):
                         break
         response = stream.get()
         if not cut and (response.finish_reason is None or response.state != "complete"):
-            raise failure(call, Failure.NETWORK, "the stream ended without saying that it was finished", hint="try again")
+            raise failure(
+                call, Failure.NETWORK, "the stream ended without saying that it was finished", hint="try again"
+            )
         if response.finish_reason in STOPS:
             raise failure(call, STOPS[response.finish_reason])
         cut = cut or response.finish_reason == "length"
@@ -95,7 +94,8 @@ class PydanticProvider(WireProvider):
             yield ReplyNotice(left_out)
         yield ReplyDone(structs.replace(whole, provider=self.name, model=request.model, api=self.wire))
 
-    def _make(self, name: str, call: Call) -> Model[Any]:
+    def make(self, name: str) -> Model[Any]:
+        """The library's class for a model. Blocks for seconds, and raises what the library likes."""
         from pydantic_ai.models import infer_model
         from pydantic_ai.providers import Provider, infer_provider_class
 
@@ -106,7 +106,8 @@ class PydanticProvider(WireProvider):
             if self.address.hostname != USUAL:
                 if "base_url" not in known:
                     hint = f"https://{USUAL} as the baseUrl means the vendor's usual address"
-                    raise failure(call, Failure.BAD_REQUEST, f"{kind} has an address of its own", hint=hint)
+                    said = f"{self.name}/{name}: {kind} has an address of its own"
+                    raise ProviderError(said, kind=Failure.BAD_REQUEST, hint=hint)
                 options["base_url"] = self._base_url
             return made(**options)
 
@@ -124,8 +125,16 @@ class PydanticProvider(WireProvider):
 
 async def pieces(stream: StreamedResponse) -> AsyncGenerator[tuple[TextDelta | ThinkingTextDelta | None, int, bool]]:
     """What is shown of each event, how many characters it brings, and whether it begins a tool call."""
-    from pydantic_ai.messages import PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta, ThinkingPart
-    from pydantic_ai.messages import ThinkingPartDelta, ToolCallPart, ToolCallPartDelta
+    from pydantic_ai.messages import (
+        PartDeltaEvent,
+        PartStartEvent,
+        TextPart,
+        TextPartDelta,
+        ThinkingPart,
+        ThinkingPartDelta,
+        ToolCallPart,
+        ToolCallPartDelta,
+    )
 
     async for event in stream:
         match event:

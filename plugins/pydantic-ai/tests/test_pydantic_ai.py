@@ -136,7 +136,10 @@ FAILURES = [
     (Answers(429, '{"error": {"message": "Rate limit reached"}}', headers={"Retry-After": "7"}), Failure.RATE_LIMIT),
     (Answers(503, '{"error": {"message": "overloaded"}}'), Failure.OVERLOAD),
     (Answers(400, '{"error": {"message": "maximum context length is 10 tokens"}}'), Failure.CONTEXT_OVERFLOW),
-    (Answers(404, '{"error": {"message": "The model does not exist", "code": "model_not_found"}}'), Failure.MODEL_NOT_FOUND),
+    (
+        Answers(404, '{"error": {"message": "The model does not exist", "code": "model_not_found"}}'),
+        Failure.MODEL_NOT_FOUND,
+    ),
 ]
 
 
@@ -171,6 +174,11 @@ async def test_a_silent_server_is_a_timeout(model: str, server: WireServer) -> N
     await provider.close()
     assert isinstance(last, ReplyFailed)
     assert last.error.kind in (Failure.TIMEOUT, Failure.NETWORK)
+
+
+def test_the_usual_address_of_a_vendor_can_be_meant() -> None:
+    provider = PydanticProvider("tail", "https://usual.invalid", KEY, windows={}, clock=StoppedClock())
+    assert "mistral.ai" in str(provider.make("mistral:mistral-large-latest").base_url)
 
 
 @pytest.mark.parametrize("name", ["gpt", "nobody:gpt", "cohere:command"])

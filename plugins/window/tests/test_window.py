@@ -41,7 +41,9 @@ async def test_the_first_message_and_the_newest_are_read_and_nothing_is_lost(wor
     assert "messages between the first one" in last[1].text
     assert "question 29." in last[-3].text
     assert len(last) < 25
-    assert [each.text for each in stored if isinstance(each, UserMessage)] == [f"question {n}. {WORDS}" for n in range(30)]
+    assert [each.text for each in stored if isinstance(each, UserMessage)] == [
+        f"question {n}. {WORDS}" for n in range(30)
+    ]
     assert len(stored) == 4 * 30
 
 
