@@ -118,7 +118,7 @@ class Ranking(Section, frozen=True):
     date: float = 0.3  # for daily files of the days in the question
     neighbours: float = 0.5  # weight of a word in the neighbouring chunk
     candidates: int = 65  # candidates per ranking
-    min_score: Annotated[float, _share("Results below this are left out.", "query.minScore")] = 0.0
+    min_score: Annotated[float, _share("Results below this are left out.", "query.minScore")] = 0.15
     mmr_lambda: Annotated[
         float | None,
         _share(
