@@ -208,6 +208,11 @@ class RankedCandidate(Struct, frozen=True):
     score: float  # 0 for no match, about 1 for a full one
     parts: tuple[float, ...] = ()  # the value of each factor, in the order of NAMES; then the share left by age
 
+    @property
+    def kept(self) -> float:
+        """The share of the score that age has left: what is old is not worth less than the minimum for that."""
+        return self.parts[-1] if len(self.parts) > len(NAMES) else 1.0
+
 
 class RankedList(Struct, frozen=True):
     """The candidates of one question, best first, and the maximum share of each factor."""
@@ -221,7 +226,9 @@ class RankedList(Struct, frozen=True):
         return [
             one
             for one in self.ranked
-            if one.score >= min_score and one.score > 0 and not _is_frame(one.candidate, after.get(one.candidate.id))
+            if one.score >= min_score * one.kept
+            and one.score > 0
+            and not _is_frame(one.candidate, after.get(one.candidate.id))
         ]
 
     def factors(self, one: RankedCandidate) -> tuple[Factor, ...]:
