@@ -48,7 +48,8 @@ test-real: setup  ## what needs a browser, a real peer or the small embedded mod
 	@timeout 240 sh tools/openclaw $(BIN) || echo "OpenClaw could not be installed: its tests are skipped."
 	@for old in 2026.2.26 2026.6.11; do timeout 400 sh tools/openclaw $(BIN) $$old || echo "OpenClaw $$old: skipped."; done
 	@timeout 240 sh tools/clawhub $(BIN) || echo "clawhub could not be installed: its tests are skipped."
-	$(BIN)/pytest -q -n auto --dist loadfile -m real $$(grep -rl --include='test_*.py' mark.real tests | grep -v real/page) || [ $$? -eq 5 ]
+	@timeout 240 sh tools/clients $(BIN) || echo "Clients of models could not be installed: their tests are skipped."
+	$(BIN)/pytest -q -n auto --dist loadfile -m "real or shows" $$(grep -rlE --include='test_*.py' 'mark\.(real|shows)' tests | grep -v real/page) || [ $$? -eq 5 ]
 	$(BIN)/pytest -q -n auto --dist loadfile -m real tests/real/page || [ $$? -eq 5 ]  # by itself: a browser holds the event loop
 
 bench: setup  ## what the program exists for, measured beside peers

@@ -230,7 +230,8 @@ EXTENSIONS = (
             "add approve calendar disable enable get list next pause plan preview remove resume run runs show status "
             "update",
         )
-        + _in_family("heartbeat", "status run enable disable wake"),
+        + _in_family("heartbeat", "status run enable disable wake")
+        + ("wake", "last-heartbeat"),  # OpenClaw's names
         before="approvals",
         tools="*",
         config={
@@ -261,7 +262,7 @@ EXTENSIONS = (
         "plugins",
         "palinurus.extensions.plugins",
         commands={"plugins": "List, install and write plugins."},
-        operations=_in_family("plugins", "list info enable disable"),
+        operations=_in_family("plugins", "list info enable disable prepare install uninstall lock new doctor"),
         config={"palinurus.extensions.plugins.settings:PluginSettings": ("plugins",)},
         before="approvals",
     ),
@@ -279,9 +280,11 @@ EXTENSIONS = (
         "mcp",
         "palinurus.extensions.mcp",
         commands={"mcp": "Test MCP servers that provide tools; serve sessions over MCP."},
-        operations=("mcp.list", "mcp.test"),
+        operations=_in_family("mcp", "list prompt test"),
+        routes="*",
         tools="mcp.servers",
         before="approvals",
+        slash_commands={"prompt": ("/prompt [server:name] [words]", "use a prompt of an MCP server")},
     ),
     Extension(
         "webhooks",
@@ -297,7 +300,7 @@ EXTENSIONS = (
         "channels",
         "palinurus.extensions.channels",
         commands={"channels": "Connect chat networks: add, list, test and remove accounts."},
-        operations=_in_family("channels", "list networks manifest add test remove logs"),
+        operations=_in_family("channels", "list status networks manifest add test remove logs"),
         routes="channels",
         config={
             f"{_CHANNELS}:ReplySettings": ("channels.*", "channels.*.accounts.*"),
@@ -337,6 +340,13 @@ EXTENSIONS = (
         operations=("forget",),
         local=True,
         before="doctor",
+    ),
+    Extension(
+        "qmd",
+        "palinurus.extensions.qmd",
+        config={"palinurus.extensions.qmd.settings:QmdSettings": ("memory.qmd",)},
+        memory_backends={"qmd": "palinurus.extensions.qmd.backend:open_qmd"},
+        text_places=("palinurus.extensions.qmd.text_places:PLACES",),
     ),
     Extension(
         "skill_registry",

@@ -6,7 +6,7 @@ A route or method that is added, or whose scope changes, fails the suite until s
 from __future__ import annotations
 
 OPEN = "open"
-PAGE = "page"  # open too: files that hold nothing of the home, and what only our own page may ask
+PAGE = "page"  # open too: files that hold nothing of the home, what only our own page may ask, and OAuth for programs
 
 ROUTES: dict[str, tuple[str, ...]] = {
     OPEN: (
@@ -17,6 +17,9 @@ ROUTES: dict[str, tuple[str, ...]] = {
         "GET /startupz",
         "GET /schema",
         "GET /openapi.json",
+        "GET /.well-known/oauth-authorization-server",
+        "GET /.well-known/oauth-protected-resource",
+        "GET /.well-known/oauth-protected-resource/mcp",
         "WEBSOCKET /",  # which lets nobody do anything before `connect`
         "WEBSOCKET /ws",
     ),
@@ -41,15 +44,26 @@ ROUTES: dict[str, tuple[str, ...]] = {
         "POST /page/login",
         "POST /page/logout",
         "POST /page/csp-report",
+        "GET /mcp/authorize",
+        "GET /mcp/consent.css",
+        "GET /mcp/consent.js",
+        "POST /mcp/consent",
+        "POST /mcp/register",
+        "POST /mcp/revoke",
+        "POST /mcp/token",
     ),
     "read": (
+        "DELETE /mcp",
+        "GET /mcp",
         "GET /metrics",
+        "POST /mcp",
         "GET /v1/models",
         "GET /v1/models/{model:path}",
         "GET /v1/responses/{response}",
     ),
     "write": (
         "POST /v1/chat/completions",
+        "POST /v1/completions",
         "POST /v1/messages",
         "POST /v1/responses",
         "POST /v1/embeddings",
@@ -65,7 +79,7 @@ METHODS: dict[str, str] = {
         channels.list channels.logs channels.manifest channels.networks chat.history cron.calendar cron.get
         cron.list cron.next cron.plan cron.preview cron.runs cron.show cron.status
         heartbeat.status hooks.list hooks.show
-        commands.list context.show delivery.get delivery.list health jobs.list logs.tail mcp.list
+        commands.list context.show delivery.get delivery.list health jobs.list logs.tail mcp.list mcp.prompt
         memory.collections.list
         memory.get
         memory.said memory.search memory.status models.list models.status plugins.info plugins.list route.explain

@@ -534,11 +534,11 @@ class IllDisk(JobQueue):
             raise StorageFull("the disk is full")
         return await super().claim(kind, lane, now)
 
-    async def change(self, seen: Job, after: Job) -> Job | None:
+    async def settle(self, kind: JobKind, seen: Job, after: Job, now: int) -> tuple[Job | None, bool]:
         if self.done and after.state == "done":
             self.done -= 1
             raise StorageFull("the disk is full")
-        return await super().change(seen, after)
+        return await super().settle(kind, seen, after, now)
 
 
 @virtually

@@ -382,9 +382,9 @@ class Power(JobQueue):
         await self.go_out("claim", "after")
         return held
 
-    async def change(self, seen: Job, after: Job) -> Job | None:
+    async def settle(self, kind: JobKind, seen: Job, after: Job, now: int) -> tuple[Job | None, bool]:
         await self.go_out("finish", "before")
-        kept = await super().change(seen, after)
+        kept = await super().settle(kind, seen, after, now)
         await self.go_out("finish", "after")
         return kept
 

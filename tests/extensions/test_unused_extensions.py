@@ -101,8 +101,12 @@ def test_what_offers_tools_to_every_session_is_imported_where_tools_are(home: Ho
     assert imported(home, COMMAND.format(words=words)) == {"schedule", "subagents"}
 
 
-def test_a_gateway_imports_mcp_only_where_a_server_is_configured(home: Home) -> None:
-    assert imported(home, GATEWAY) == {"openai_api", "dashboard"}
+def test_a_gateway_imports_what_has_routes_but_not_the_package_of_mcp(home: Home) -> None:
+    assert imported(home, f'{GATEWAY}\nassert not {{"mcp", "pydantic"}} & set(sys.modules)') == {
+        "openai_api",
+        "dashboard",
+        "mcp",
+    }
 
 
 def test_a_turn_imports_mcp_where_a_server_is_configured(home: Home) -> None:

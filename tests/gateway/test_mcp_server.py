@@ -110,9 +110,18 @@ async def test_others_may_look_and_speak_unless_the_owner_says_otherwise(pal: Ha
         assert "there is no tool 'message_send'" in await other.fails("message_send", message="hi")
     async with connect(pal, approvals=True) as other:
         assert await other.names() == READING | APPROVING | {"message_send", "run_stop"}
+    from mcp import MCPError
+
     async with connect(pal, guest=True) as other:  # what the owner notes and says is no business of guests
         assert await other.names() == {"run_wait", "status", "message_send", "run_stop"}
         assert "there is no tool" in await other.fails("messages_search", query="boat")
+        assert (await other.client.list_resources()).resources == []
+        assert (await other.client.list_resource_templates()).resource_templates == []
+        assert (await other.client.list_prompts()).prompts == []
+        with pytest.raises(MCPError, match="guests read no resources"):
+            await other.client.read_resource("palinurus://sessions/agent%3Amain%3Amain")
+        with pytest.raises(MCPError, match="guests get no prompts"):
+            await other.client.get_prompt("weather")
 
 
 async def test_others_may_search_and_read_what_was_noted(

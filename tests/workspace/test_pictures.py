@@ -186,3 +186,12 @@ class TestWithoutPillow:
     def test_what_is_no_picture_for_a_model_is_refused(self) -> None:
         with pytest.raises(BadRequest):
             fit_image(drawn((4, 4), "BMP"))
+
+
+@pytest.mark.parametrize("profile", [b"x\0\7zzzz", b"sRGB\0\0" + zlib.compress(b"x"), b"no end", b"\0" * 200])
+def test_a_png_with_a_wrong_colour_profile_is_the_same_picture(profile: bytes) -> None:
+    good = noise((40, 30), "PNG")
+    chunk = b"iCCP" + profile
+    for checksum in (zlib.crc32(chunk), 7):
+        bad = good[:33] + struct.pack(">I", len(profile)) + chunk + struct.pack(">I", checksum) + good[33:]
+        assert opened(fit_image(bad)).tobytes() == Pillow.open(BytesIO(good)).tobytes()

@@ -210,15 +210,15 @@ class Loop(Struct, frozen=True):
         smaller = await self.budget.before_call(request) if self.budget else None
         if isinstance(smaller, str):
             return request, self._cut(request, "error", f"{Failure.CONTEXT_OVERFLOW}: {smaller}")
-        choice = request.tool_choice
-        request = msgspec.structs.replace(smaller, tool_choice=choice) if smaller else request
+        wanted = {"tool_choice": request.tool_choice, "reply_format": request.reply_format}
+        request = msgspec.structs.replace(smaller, **wanted) if smaller else request
         reply, failure = await self._reply(request)
         if failure == Failure.CONTEXT_OVERFLOW and self.budget and not self.stop.requested:
             shorter = await self.budget.after_overflow()
             if shorter is not None:
                 if reply.text:
                     self.emit(Notice("the conversation was too long and is sent again, shortened", discard=True))
-                request = msgspec.structs.replace(shorter, tool_choice=choice)
+                request = msgspec.structs.replace(shorter, **wanted)
                 reply, _ = await self._reply(request)
         return request, self.journal.clean(reply)
 

@@ -126,7 +126,9 @@ class TurnRunner:
         )
         direct = direct_call(turn.agent, full_message, tools.specs)
         reply = TurnReply()
-        request = msgspec.structs.replace(opening.request, tool_choice=message.inbound.tool_choice)
+        request = msgspec.structs.replace(
+            opening.request, tool_choice=message.inbound.tool_choice, reply_format=message.inbound.reply_format
+        )
         async for each in loop.direct(direct, request) if direct else loop.messages(request):
             await self._store(turn, each, budget.opening)
             reply.add(each)

@@ -94,6 +94,7 @@ RISKS = (
     *_risks(_ISOLATION, "skills.entries.*.sandboxEnv", by_call=False),
     Risk("logging", "it decides which file is written to"),
     *_risks(_READ, "memory.search.extraPaths memory.qmd.paths"),
+    *_risks(PROGRAM, "memory.qmd.command", may_go=True),
     *(replace(risk, place=f"{agent}.{risk.place}") for agent in AGENTS for risk in _OF_AGENTS),
 )
 PROGRAM_NAMES = re.compile(

@@ -272,6 +272,9 @@ class _Fold:
             for line in self.lines
         )
 
+    def _pruned_lines(self) -> dict[str, PrunedForm]:
+        return {line.id: self.pruned[line.id] for line in self.lines if line.id in self.pruned}
+
     def done(self, tail: str | None) -> View:
         return msgspec.structs.replace(
             self.view,
@@ -283,7 +286,7 @@ class _Fold:
             read_from=self.read_from,
             tail=tail,
             answered=self.answered,
-            pruned={line.id: self.pruned[line.id] for line in self.lines if line.id in self.pruned},
+            pruned=self._pruned_lines() if self.pruned else {},
             outside=dict(self.outside),
         )
 

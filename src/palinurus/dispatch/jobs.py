@@ -273,9 +273,8 @@ class Jobs(Struct, eq=False):
                 lanes[lane] = False
                 async with self._free.setdefault(name, asyncio.Semaphore(kind.at_once)):
                     job = await self._claim(kind, lane) if self._begins(name) else None
-                    if job is not None:
+                    if job is not None and await self._run(kind, job):
                         lanes[lane] = True  # the next one, after others had their turn
-                        await self._run(kind, job)
         finally:
             del lanes[lane]
         if self._open and len(lanes) <= self._crowded.get(name, -1):
@@ -285,17 +284,19 @@ class Jobs(Struct, eq=False):
     async def _claim(self, kind: JobKind, lane: str) -> Job | None:
         return await self._insist(lambda: self._queue.claim(kind, lane, self._clock.now_ms()))
 
-    async def _run(self, kind: JobKind, job: Job) -> None:
+    async def _run(self, kind: JobKind, job: Job) -> bool:
+        """Returns whether another job of its lane is due."""
         extending = asyncio.create_task(self._extend(kind, job), name="job lease")
         try:
             after = await self._fate(kind, job)
         finally:
             extending.cancel()
-        kept = await self._insist(lambda: self._queue.change(job, after))
+        kept, more = await self._insist(lambda: self._queue.settle(kind, job, after, self._clock.now_ms()))
         if kept is not None and kept.state in ("ambiguous", "failed"):
             log.warning("job %s (%s %s) is %s: %s", kept.id, kept.kind, kept.lane, kept.state, kept.trouble)
         if after.state == "retry":
             self._set_alarm(after.due_at)
+        return more
 
     async def _extend(self, kind: JobKind, job: Job) -> None:
         """Extends the lease while the job runs. If the disk is full meanwhile, the lease expires."""

@@ -22,6 +22,8 @@ from palinurus.config.agents import SessionSettings
 from palinurus.config.load import Config
 from palinurus.dispatch import commands
 from palinurus.dispatch.admission import (
+    Admission,
+    AdmissionPolicy,
     GroupHistory,
     admission_policy,
     admit,
@@ -110,8 +112,7 @@ class Reception:
             return ReceivedMessage("refused", "the sender's id is written in another form than ids of the network")
         inbound = msgspec.structs.replace(inbound, channel=channel, account=account, sender=sender)
         policy = admission_policy(config, channel, account)
-        paired = peer.kind == "direct" and await self._pairings.is_approved(channel, account, sender)
-        admission = admit(policy, peer, sender, paired=paired)
+        admission = await self._admit(policy, account, peer, sender)
         if admission.outcome == "pairing":
             return await self._offer_pairing(inbound, peer)
         if admission.outcome == "refused":
@@ -133,6 +134,13 @@ class Reception:
         message = inbound if is_command or not _is_quoted(peer, origin) else _quoted(inbound, origin)
         runs = await self._submit(_as_sent_by(message, peer, origin), targets, table.strategy)
         return ReceivedMessage("accepted", admission.why, route, runs)
+
+    async def _admit(self, policy: AdmissionPolicy, account: str, peer: Peer, sender: str) -> Admission:
+        admission = admit(policy, peer, sender, paired=False)
+        if admission.outcome != "pairing":
+            return admission
+        paired = await self._pairings.is_approved(policy.channel, account, sender)
+        return admit(policy, peer, sender, paired=paired)
 
     def is_owner(self, channel: str, sender: str) -> bool:
         return self._table()[1].is_owner(channel, sender)

@@ -26,6 +26,7 @@ PEER_KINDS = ("direct", "group", "channel")
 SHARED = frozenset(
     {"group", "groups", "supergroup", "channel", "channels", "room", "rooms", "space", "thread", "topic", "guild"}
 )
+ONE_OFF = "openai"  # requests of programs that name no session
 RUN_KINDS = ("subagent", "cron", "hook", "boot", "explicit", "acp", "dashboard")
 
 
@@ -56,6 +57,11 @@ class SessionKey(Struct, frozen=True):
     @property
     def is_subagent(self) -> bool:
         return self.kind == "subagent"
+
+    @property
+    def is_one_off(self) -> bool:
+        """Whether a program's request made it for itself, without a name by which anybody would come back."""
+        return self.kind == "named" and self.peer.startswith(f"{ONE_OFF}:")
 
     @property
     def is_private(self) -> bool:

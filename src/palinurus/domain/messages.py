@@ -93,6 +93,14 @@ class ContextNote(Struct, frozen=True, omit_defaults=True):
     sources: tuple[str, ...] = ()  # sources of outside text: see OutsideText
 
 
+class ReplyFormat(Struct, frozen=True, omit_defaults=True):
+    """What a program wants the text of a reply to be: a JSON object, or what a JSON Schema describes."""
+
+    schema: dict[str, Any] | None = None
+    name: str = "reply"
+    strict: bool = False
+
+
 class UserMessage(Struct, frozen=True, tag_field="role", tag="user", omit_defaults=True):
     content: str | tuple[Text | Image, ...]
     timestamp: int = 0
@@ -119,11 +127,11 @@ class AssistantMessage(Struct, frozen=True, tag_field="role", tag="assistant", r
 
     @property
     def text(self) -> str:
-        return "".join(block.text for block in self.content if isinstance(block, Text))
+        return "".join([block.text for block in self.content if isinstance(block, Text)])  # quicker than a generator
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        return tuple(block for block in self.content if isinstance(block, ToolCall))
+        return tuple([block for block in self.content if isinstance(block, ToolCall)])
 
 
 class ToolResult(Struct, frozen=True, tag_field="role", tag="toolResult", rename="camel", omit_defaults=True):
@@ -147,7 +155,7 @@ Message = UserMessage | AssistantMessage | ToolResult
 def text_of(content: str | tuple[Text | Image, ...]) -> str:
     if isinstance(content, str):
         return content
-    return "\n".join(block.text for block in content if isinstance(block, Text))
+    return "\n".join([block.text for block in content if isinstance(block, Text)])
 
 
 def encodable(value: Any) -> Any:

@@ -325,7 +325,7 @@ def beyond(restrictions: Iterable[Restriction], tool: str, arguments: Mapping[st
     """Why a restriction forbids this call, starting with who set it; empty if the call is allowed."""
     for each in restrictions:
         about = f"{each.source}: {each.reason}"
-        if each.hosts is not None and "url" in arguments and not _is_host(each.hosts, str(arguments["url"])):
+        if each.hosts is not None and "url" in arguments and not is_host(each.hosts, str(arguments["url"])):
             return f"{about} (of hosts only {', '.join(each.hosts) or 'none'})"
         if each.paths is None:
             continue
@@ -337,7 +337,8 @@ def beyond(restrictions: Iterable[Restriction], tool: str, arguments: Mapping[st
     return ""
 
 
-def _is_host(hosts: Iterable[str], url: str) -> bool:
+def is_host(hosts: Iterable[str], url: str) -> bool:
+    """Whether an address is of one of these hosts: `example.org`, `*.example.org`, `example.org:8080`."""
     try:
         parts = urlsplit(url)
         name = (parts.hostname or "").rstrip(".")

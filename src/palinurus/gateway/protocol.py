@@ -107,6 +107,7 @@ class ServerInfo(Struct, frozen=True, rename="camel"):
 class Features(Struct, frozen=True):
     methods: tuple[str, ...]
     events: tuple[str, ...]
+    capabilities: tuple[str, ...] = ()
 
 
 class GrantedAccess(Struct, frozen=True, rename="camel", omit_defaults=True):

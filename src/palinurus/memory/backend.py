@@ -132,7 +132,7 @@ class FallbackMemory:
         try:
             answer = await self._asked(_within(question, most), most)
         except BackendError as error:
-            self._fell_back(error.message)
+            self._fell_back(str(error))
         else:
             self._reason = ""
             return replace(answer, backend=self._name)
@@ -232,6 +232,8 @@ class FallbackMemory:
             raise BackendTimeout(f"{self._name} did not answer within {seconds:g} s")
         try:
             return task.result()
+        except BackendError:
+            raise
         except PalinurusError as error:
             raise BackendError(f"{self._name}: {error.message}", hint=error.hint) from error
         except Exception as error:

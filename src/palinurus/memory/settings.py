@@ -249,13 +249,6 @@ class MemoryChoices(Section, frozen=True):
 class MemoryEngine(Section, frozen=True):
     """Memory options for all agents."""
 
-    foreign: ClassVar = {
-        "qmd": "command searchMode searchTool rerank includeDefaultMemory mcporter",
-        "qmd.sessions": "exportDir",
-        "qmd.update": """onBoot startup startupDelayMs waitForBootSync embedInterval commandTimeoutMs updateTimeoutMs
-        embedTimeoutMs""",
-    }
-
     backend: Annotated[
         Literal["builtin", "qmd"] | None,
         option(

@@ -48,8 +48,9 @@ class MemoryIndexes(TextPlace):
         return found
 
     def _is_there(self, agent: str) -> bool:
-        path = self.search.services.home.root / "derived" / "memory" / f"{agent}.sqlite"
-        return bool(path.exists())
+        derived = self.search.services.home.root / "derived"
+        backend = self.search.services.memory(agent).settings.backend
+        return bool((derived / "memory" / f"{agent}.sqlite").exists() or (derived / backend / agent).exists())
 
 
 PLACES = (TextFiles(r"derived/memory/[^/]+\.sqlite(-wal|-shm)?", "index"), MemoryIndexes)

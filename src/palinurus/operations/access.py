@@ -35,6 +35,7 @@ class AccessToken(Struct, frozen=True, rename="camel", omit_defaults=True):
     last_used_at: int | None = None
     device_id: str = ""  # of a token that belongs to a device
     seal: str = ""  # of a browser's: over the owner's secret by which it was let in; see gateway/auth/guard.py
+    audience: str = ""  # of a program's that was let in by OAuth: the one address where it counts
 
 
 class PairedDevice(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -47,7 +48,8 @@ class PairedDevice(Struct, frozen=True, rename="camel", omit_defaults=True):
     code: str = ""  # shown on both sides, to compare
     paired_at: int | None = None
     platform: str = ""
-    kind: Literal["device", "browser"] = "device"  # a browser has no key, only a cookie
+    # A browser has no key, only a cookie; a program has tokens for one audience.
+    kind: Literal["device", "browser", "program"] = "device"
 
 
 class AccessStore:
@@ -146,7 +148,7 @@ class Register:
         """Those that wait first, then the newest."""
         waiting = {device.id for device in self._waiting()}
         kept = [device for device in self._devices.values() if device.status != "waiting" or device.id in waiting]
-        kept = [device for device in kept if device.kind != "browser" or self._tokens_of(device.id)]  # else it is over
+        kept = [device for device in kept if device.kind == "device" or self._tokens_of(device.id)]  # else it is over
         return sorted(kept, key=lambda device: (device.status != "waiting", -device.asked_at))
 
     def _is_alive(self, token: AccessToken) -> bool:
@@ -278,6 +280,24 @@ class Register:
             await self._put(msgspec.structs.replace(browser, status="paired", paired_at=now))
             token = AccessToken(self._new_id(), name, "", browser.scopes, now, expires, device_id=browser.id)
             _, secret = await self._keep(token, seal)
+            return secret
+
+    async def give_token(self, device: PairedDevice, name: str, audience: str, days: float) -> str:
+        """The secret of a token of a program for one audience, told this once. Its earlier one of that name is dead."""
+        async with self._changing:
+            current = self._devices.get(device.id)
+            if current is None or current.status != "paired":
+                raise NotFound(f"the program {device.name!r} is not let in any more", hint="it has to ask again")
+            mine = (token for token in self._tokens.values() if token.device_id == device.id)
+            before = [token for token in mine if token.name == name and token.revoked_at is None]
+            now = self._clock.now_ms()
+            made = AccessToken(
+                before[0].id if before else self._new_id(),
+                name, "", current.scopes, now, now + round(days * DAY_MS), device_id=device.id, audience=audience,
+            )  # fmt: skip
+            _, secret = await self._keep(made)
+            for token in before:
+                self._tokens.pop(token.digest, None)
             return secret
 
     async def _pair(self, device: PairedDevice, scopes: tuple[Scope, ...]) -> PairedDevice:

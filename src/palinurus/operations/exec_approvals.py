@@ -110,10 +110,10 @@ class PolicySnapshot(Struct, frozen=True):
 async def list_pending(services: Services, session_key: str = "") -> tuple[PendingApproval, ...]:
     """What waits for a yes, the oldest first."""
     wanted = session_key and await name_key(services.sessions, session_key, agent=services.agents.default)
-    return tuple(map(_pending, await services.approvals.pending(wanted)))
+    return tuple(map(pending_approval, await services.approvals.pending(wanted)))
 
 
-def _pending(approval: Approval) -> PendingApproval:
+def pending_approval(approval: Approval) -> PendingApproval:
     request = made_of(ExecRequest, approval, agent_id=SessionKey.parse(approval.session_key).agent)
     kind = "exec" if approval.tool == "exec" else "tool"
     return made_of(PendingApproval, approval, request=request, approval_kind=kind)

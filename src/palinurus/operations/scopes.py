@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from palinurus.domain.errors import MissingScope
 
-Scope = Literal["read", "write", "admin", "approvals"]
+Scope = Literal["read", "write", "admin", "approvals", "pairing"]
 
-SCOPES: tuple[Scope, ...] = ("read", "write", "approvals", "admin")
+SCOPES: tuple[Scope, ...] = ("read", "write", "approvals", "pairing", "admin")
 
 
 ConfigCheck = Callable[[Any, Any], None]
@@ -37,6 +37,11 @@ class Caller(Struct, frozen=True):
 
     def may(self, scope: Scope) -> bool:
         return scope in self.scopes or "admin" in self.scopes or (scope == "read" and "write" in self.scopes)
+
+    @property
+    def held(self) -> tuple[Scope, ...]:
+        """The scopes with those that they include."""
+        return widened(self.scopes)
 
     def need(self, scope: Scope, what: str) -> None:
         """Raises MissingScope."""

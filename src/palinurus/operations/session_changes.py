@@ -115,7 +115,7 @@ async def patch_session(
     return PatchedSession(str(key), entry, await what_answers(services, key))
 
 
-@operation("sessions.reset", scope="write", strict=False)
+@operation("sessions.reset", scope="admin", strict=False)
 async def reset_session(
     services: Services,
     key: SessionRef,
@@ -179,7 +179,7 @@ async def delete_session(
     return await services.dispatcher.in_lane(place, work)
 
 
-@operation("chat.inject", scope="write", strict=False)
+@operation("chat.inject", scope="admin", strict=False)
 async def inject_message(
     services: Services, session_key: str, message: str, label: str = "", idempotency_key: str = ""
 ) -> InjectedMessage:

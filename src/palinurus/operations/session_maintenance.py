@@ -33,7 +33,7 @@ class CompactedSession(Struct, frozen=True, rename="camel"):
     ok: bool = True
 
 
-@operation("sessions.compact", scope="write")
+@operation("sessions.compact", scope="admin")
 async def compact_session(
     services: Services,
     key: SessionRef,
@@ -84,7 +84,7 @@ async def clean_up_sessions(
     """Show sessions that are no longer used, or archive them. No message is deleted.
 
     The config section session.maintenance decides which: those unused for pruneAfter, and those beyond maxEntries.
-    With mode enforce a running gateway archives them by itself.
+    With mode enforce a running gateway archives them by itself; sessions of single requests to the API it always does.
 
     Examples:
       pal sessions cleanup
@@ -92,20 +92,20 @@ async def clean_up_sessions(
     """
     settings = services.maintenance()
     found = find_stale(await services.sessions.recent(limit=MANY), settings, services.clock.now_ms())
-    if not (settings.mode == "enforce" if enforce is None else enforce):
-        if found:
-            log.info("%d sessions could be archived: `pal sessions cleanup` lists them", len(found))
-        return CleanupReport(enforced=False, stale=tuple(found))
+    enforced = settings.mode == "enforce" if enforce is None else enforce
+    due = [each for each in found if enforced or (enforce is None and each.one_off)]
+    if left := len(found) - len(due):
+        log.info("%d sessions could be archived: `pal sessions cleanup` lists them", left)
     archived: list[str] = []
     failed: list[str] = []
-    for each in found:
+    for each in due:
         try:
             if await _archive(services, each):
                 log.info("%s is archived: %s", each.key, each.why)
                 archived.append(each.key)
         except PalinurusError as error:
             failed.append(f"{each.key}: {error}")
-    return CleanupReport(True, tuple(found), tuple(archived), tuple(failed))
+    return CleanupReport(enforced, tuple(found), tuple(archived), tuple(failed))
 
 
 async def _archive(services: Services, each: StaleSession) -> bool:

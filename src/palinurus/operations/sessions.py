@@ -85,14 +85,15 @@ async def list_sessions(
     services: Services,
     agent: Annotated[AgentRef, "Only this agent's."] = "",
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 50,
-    archived: Annotated[bool, "Also show ended sessions."] = False,
+    archived: Annotated[bool, "Also show ended sessions, and those of single requests to the API."] = False,
 ) -> SessionList:
     """List sessions, newest first.
 
     Example:
       pal sessions list --limit 5
     """
-    return SessionList(tuple(await services.sessions.recent(agent=agent, limit=limit, archived=archived)))
+    known = await services.sessions.recent(agent=agent, limit=limit, archived=archived, one_offs=archived)
+    return SessionList(tuple(known))
 
 
 MESSAGES_READ = mcp_tool(

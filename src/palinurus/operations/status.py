@@ -97,7 +97,7 @@ async def show_status(
         model_reason=route.reason,
         holder_pid=os.getpid(),
         busy=services.busy,
-        sessions=tuple(await services.sessions.recent(agent=agent, limit=5)),
+        sessions=tuple(await services.sessions.recent(agent=agent, limit=5, one_offs=False)),
         warnings=services.warnings(),
         deliveries=await services.deliveries.counts(),
         identity=identity,

@@ -8,7 +8,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from palinurus.domain.errors import ProviderError
-from palinurus.domain.messages import AssistantMessage, Message
+from palinurus.domain.messages import AssistantMessage, Message, ReplyFormat
 from palinurus.domain.tool import ToolSpec
 
 
@@ -53,6 +53,7 @@ class ModelRequest(Struct, frozen=True):
     thinking: str = "off"
     max_tokens: int | None = None
     tool_choice: str = ""  # a tool that the reply must call; ANY_TOOL: one or more of them; empty: as the model likes
+    reply_format: ReplyFormat | None = None  # the wires of OpenAI enforce it
 
 
 class TextDelta(Struct, frozen=True):

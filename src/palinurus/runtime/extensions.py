@@ -149,8 +149,13 @@ class App:
 
     def context_engine(self, make: Any) -> None:
         """`make(services)` gives a context.engine.ContextEngine: what decides what a model reads. One that fails is
-        replaced by the built-in one. Like the next two, for whoever has the slot (`Extension.slots`)."""
+        replaced by the built-in one. Like the next three, for whoever has the slot (`Extension.slots`)."""
         self.slots["contextEngine"] = make
+
+    def memory_backend(self, open_backend: Any) -> None:
+        """A memory.backend.OpenBackend, or where one is: what indexes and searches memory. While it fails, the built-in
+        engine answers."""
+        self.slots["memory"] = open_backend
 
     def sandbox(self, make: Any) -> None:
         """`make(services)` gives a sandbox.Sandbox: where commands run. While it does not work, bubblewrap is used."""
@@ -254,15 +259,17 @@ class Extensions:
         return tuple((title, text) for title, text in made if text)
 
     def find_memory_backend(self, name: str) -> OpenBackend:
-        """By its name, or by that of the only one of an extension. Raises NotFound."""
+        """By its name, or by that of the only one of an extension, or of the plugin that has the slot. Raises
+        NotFound."""
         declared = {backend: where for each in self.known for backend, where in each.memory_backends.items()}
         alone = {each.name: next(iter(each.memory_backends.values())) for each in self.known if each.memory_backends}
-        where = declared.get(name) or alone.get(name)
+        has_slot = any(each.name == name and "memory" in each.slots for each in self.known)
+        where: Any = declared.get(name) or alone.get(name) or (self.find_slot("memory") if has_slot else None)
         if where is None:
             raise NotFound(
                 f"there is no memory backend {name!r}", hint=f"there are: {', '.join(['builtin', *declared])}"
             )
-        found: OpenBackend = resolve(where)
+        found: OpenBackend = imported(where)
         return found
 
     def find_gauges(self, services: Services) -> Iterator[Gauge]:

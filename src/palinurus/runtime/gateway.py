@@ -248,6 +248,7 @@ class Gateway:
                 task.cancel()
         await asyncio.gather(draining, hurry, *((self._watch,) if self._watch else ()), return_exceptions=True)
         await self._sockets.close(reason)
+        await asyncio.gather(*(end() for end in self._context.on_close))
         await self._listening.close()
         await self._watching.close()
         self._services.holder.gateway = self._services.holder.end = self._services.holder.link = None

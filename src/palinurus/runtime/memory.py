@@ -104,6 +104,11 @@ class Memories:
         from palinurus.memory.backend import BackendPlace, FallbackMemory
 
         name, source = settings.backend, self._backends
+        # Of its own: what one of the two has seen is not known to the other.
+        scanner = Scanner(wanted.workspace, settings.collections, sources=settings.sources)
+        stored = StoredDocuments(
+            self._sessions, agent_id, self._clock, settings.sync, conversations=SESSIONS in settings.sources
+        )
         made = partial(
             BackendPlace,
             agent_id,

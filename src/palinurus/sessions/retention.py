@@ -1,7 +1,8 @@
 """Finds sessions that are no longer used, and why. Pure; operations/session_maintenance.py archives them.
 
 After a session is archived, the next message under its key starts a new one. Nothing is removed: transcripts stay in
-the database, in searches and in memory. The main session of an agent is never archived.
+the database, in searches and in memory. The main session of an agent is never archived. That of a single request to
+the API is archived after a day, whatever the config says.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ class StaleSession(Struct, frozen=True, rename="camel"):
     key: str
     session_id: str
     why: str
+    one_off: bool = False
 
 
 def find_stale(sessions: Sequence[Session], settings: MaintenanceSettings, now_ms: int) -> list[StaleSession]:
@@ -30,7 +32,11 @@ def find_stale(sessions: Sequence[Session], settings: MaintenanceSettings, now_m
     found: list[StaleSession] = []
     for number, session in enumerate(going):
         silent = now_ms - session.updated_at
-        if _is_main(session):
+        key = _key(session)
+        if key is None or key.kind == "main":
+            continue
+        if key.is_one_off and silent > DAY_MS:
+            found.append(StaleSession(session.key, session.id, "silent since a program's request", one_off=True))
             continue
         if settings.after_seconds is not None and silent > settings.after_seconds * 1000:
             found.append(StaleSession(session.key, session.id, f"silent for {silent // DAY_MS} days"))
@@ -42,8 +48,8 @@ def find_stale(sessions: Sequence[Session], settings: MaintenanceSettings, now_m
     return found
 
 
-def _is_main(session: Session) -> bool:
+def _key(session: Session) -> SessionKey | None:
     try:
-        return SessionKey.parse(session.key).kind == "main"
+        return SessionKey.parse(session.key)
     except BadRequest:  # an unknown kind, to which no message can be sent
-        return True
+        return None

@@ -69,9 +69,12 @@ class SessionStore:
             row = await self._value("sessions.session_by_key", key=str(key))
         return self._taken(key, found) if row is not None else None
 
-    async def recent(self, *, agent: str = "", limit: int = 100, archived: bool = False) -> list[Session]:
-        """Newest first. `archived` includes archived ones."""
-        rows = await self._all("sessions.sessions_by_time", agent=agent, limit=limit, archived=archived)
+    async def recent(
+        self, *, agent: str = "", limit: int = 100, archived: bool = False, one_offs: bool = True
+    ) -> list[Session]:
+        """Newest first. `archived` includes archived ones, `one_offs` those of requests that name no session."""
+        wanted = {"agent": agent, "limit": limit, "archived": archived, "one_offs": one_offs}
+        rows = await self._all("sessions.sessions_by_time", **wanted)
         return [_session(row) for (row,) in rows]
 
     async def rows(self, session_id: str, after: int = 0) -> list[Row]:

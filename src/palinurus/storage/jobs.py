@@ -249,6 +249,16 @@ class JobQueue:
         """Stores a change. Returns None if another process changed the job or claimed it after the lease expired."""
         return await self._database.write(lambda tx: change_job(tx, seen, after))
 
+    async def settle(self, kind: JobKind, seen: Job, after: Job, now: int) -> tuple[Job | None, bool]:
+        """As `change`, at the end of an attempt; also whether another job of the lane is due."""
+
+        def work(tx: Transaction) -> tuple[Job | None, bool]:
+            changed = change_job(tx, seen, after)
+            row = tx.one("jobs.next_job", kind=kind.name, lane=seen.lane, now=now)
+            return changed, row is not None and is_due(_job(row), kind.retry, now)
+
+        return await self._database.write(work)
+
     async def note_progress(self, job_id: str, fence: int, outcome: Any) -> bool:
         """Stores what the finished parts of a running job led to: the next attempt finds it. Returns False if another
         process has claimed the job."""

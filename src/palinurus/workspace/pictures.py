@@ -49,7 +49,12 @@ def fit_image(data: bytes) -> Image:
         return _unchanged(data)
     if len(data) > MAX_BYTES:
         raise BadRequest(f"the picture has {_mb(len(data))}, and {_mb(MAX_BYTES)} is the limit", hint="send it smaller")
-    drawing = _drawn(data)
+    try:
+        drawing = _drawn(data)
+    except BadRequest:
+        if (bare := without_profile(data)) == data:
+            raise
+        drawing = _drawn(bare)
     transparent = drawing.mode in ("RGBA", "LA")
     if transparent or not data.startswith(b"\xff\xd8"):
         png = _encoded(drawing, "PNG", optimize=True)
@@ -63,6 +68,19 @@ def kind_of(data: bytes) -> str:
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for sign, kind in _SIGNS if data.startswith(sign)), "")
+
+
+def without_profile(data: bytes) -> bytes:
+    """A PNG without its colour profile, which programs often write wrong. Anything else, and a broken PNG, as it is."""
+    at, kept = 8, [data[:8]]
+    while data.startswith(_SIGNS[0][0]) and at < len(data):
+        size = int.from_bytes(data[at : at + 4], "big") + 12
+        if data[at + 4 : at + 8] == b"IDAT":  # no profile comes after the first of these
+            return b"".join((*kept, data[at:]))
+        if data[at + 4 : at + 8] != b"iCCP":
+            kept.append(data[at : at + size])
+        at += size
+    return data
 
 
 def avatar_url(avatar: str, boundary: Boundary) -> str:

@@ -38,6 +38,7 @@ def create(client: AsyncAnthropic, messages: Any = HI, **more: Any) -> Any:
     return client.messages.create(model="palinurus", max_tokens=100, messages=messages, **more)
 
 
+@pytest.mark.shows("Anthropic SDK (Python)", "messages, whole and streamed")
 async def test_a_message_whole_and_streamed(served: Served, client: AsyncAnthropic) -> None:
     served.pal.model.says(Reply("Hello.", usage=Usage(10, 3, 5, 2)), "One two three.")
     message = await create(client, system="Be brief.")
@@ -54,6 +55,7 @@ async def test_a_message_whole_and_streamed(served: Served, client: AsyncAnthrop
     assert note.text == "Be brief."
 
 
+@pytest.mark.shows("Anthropic SDK (Python)", "client tools")
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_a_tool_is_called_and_its_result_goes_on(served: Served, client: AsyncAnthropic, streamed: bool) -> None:
     served.pal.model.says(ASK, "It rains.")
@@ -75,6 +77,7 @@ async def test_a_tool_is_called_and_its_result_goes_on(served: Served, client: A
     assert violations(served.pal.model.requests[-1].messages) == []
 
 
+@pytest.mark.shows("Anthropic SDK (Python)", "pictures")
 async def test_pictures_in_messages_and_in_results(served: Served, client: AsyncAnthropic) -> None:
     served.pal.model.says("A dot.", ASK, "The same dot.")
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
@@ -97,6 +100,7 @@ async def test_choices_of_tools_are_passed_on(served: Served, client: AsyncAnthr
     assert notes == ["Call the tool weather before you answer."]
 
 
+@pytest.mark.shows("Anthropic SDK (Python)", "errors are its own types; no double runs")
 async def test_errors_are_the_clients_own_and_failed_runs_are_not_tried_again(
     served: Served, client: AsyncAnthropic
 ) -> None:

@@ -112,7 +112,6 @@ async def test_items_of_all_kinds_are_read_or_refused(served: Served) -> None:
     for body in (
         [{"type": "computer_call_output", "call_id": "x"}],
         [{"role": "user", "content": [{"type": "input_file", "file_id": "x"}]}],
-        [{"role": "user", "content": [{"type": "input_image", "image_url": "https://example.com/x.png"}]}],
         [],
         "",
         7,

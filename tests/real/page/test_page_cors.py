@@ -1,4 +1,5 @@
-"""A web client at another origin, in Chromium: models, a stream with usage, an error that it can read."""
+"""A web client at another origin, in Chromium, which asks as Open WebUI does: models, a stream with usage, then a title
+for the chat; and an error that it can read."""
 
 from __future__ import annotations
 
@@ -19,8 +20,12 @@ CLIENT = """async ([url, token]) => {
   const body = JSON.stringify({model: "palinurus", messages, stream: true, stream_options: {include_usage: true}});
   const answer = await fetch(`${url}/v1/chat/completions`, {method: "POST", headers, body});
   const text = await answer.text();
+  const content = "### Task:\\nGenerate a concise title.\\n<chat_history>\\nUSER: hi\\n</chat_history>";
+  const asked = JSON.stringify({model: "palinurus", messages: [{role: "user", content}], stream: false});
+  const title = await (await fetch(`${url}/v1/chat/completions`, {method: "POST", headers, body: asked})).json();
   const wrong = await fetch(`${url}/v1/models`, {headers: {authorization: "Bearer wrong"}});
-  return [models.data[0].id, text, answer.headers.get("x-request-id"), wrong.status, (await wrong.json()).error.type];
+  return [models.data[0].id, text, answer.headers.get("x-request-id"), title.choices[0].message.content,
+    wrong.status, (await wrong.json()).error.type];
 }"""
 
 
@@ -47,19 +52,22 @@ def origin() -> Iterator[str]:
     server.server_close()
 
 
-@pytest.mark.shows("Chromium", "a page of an allowed origin: preflight, models, stream with usage")
+@pytest.mark.shows(
+    "Chromium", "a page of an allowed origin, as Open WebUI asks: preflight, models, stream with usage, title"
+)
 def test_a_page_of_an_allowed_origin_is_a_client(start: Any, browser: Any, origin: str, model: Model) -> None:
-    model.says("Hello from the harbour.")
+    model.says("Hello from the harbour.", '{"title": "Harbour"}')
     services = start(gateway={"controlUi": {"allowedOrigins": [origin]}})
     token = until(lambda: (services.root / "gateway.token").read_text().strip(), "the token")
     page = browser.new_page()
     page.goto(origin)
-    name, stream, request_id, status, kind = page.evaluate(CLIENT, [services.url, token])
+    name, stream, request_id, title, status, kind = page.evaluate(CLIENT, [services.url, token])
     assert name == "palinurus"
     assert "harbour" in stream
     assert '"prompt_tokens"' in stream
     assert stream.endswith("data: [DONE]\n\n")
     assert request_id
+    assert title == '{"title": "Harbour"}'
     assert (status, kind) == (401, "authentication_error")
     page.close()
 

@@ -73,7 +73,28 @@ async def grow(context: Context) -> str:
     return "grown"
 
 
+def add_resources_and_prompts() -> None:
+    @server.resource("harbour://tides", description="When the tide turns.", mime_type="text/plain")
+    def tides() -> str:
+        return "high water at noon"
+
+    @server.resource("harbour://dot", mime_type="image/png")
+    def dot() -> bytes:
+        return PNG
+
+    @server.resource("harbour://depth/{place}")
+    def depth(place: str) -> str:
+        return f"{place}: 6 m"
+
+    @server.prompt()
+    def greet_ship(ship: str, language: str = "English") -> str:
+        """How to greet a ship."""
+        return f"Greet the ship {ship} in {language}."
+
+
 if __name__ == "__main__":
+    if "rich" in sys.argv:
+        add_resources_and_prompts()
     if sys.argv[1] == "stdio":
         server.run("stdio")
     else:

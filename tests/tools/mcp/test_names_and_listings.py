@@ -73,3 +73,16 @@ def test_what_is_kept_of_a_server_does_not_depend_on_its_secrets() -> None:
     assert one.fingerprint == msgspec.structs.replace(one, env={"KEY": "two"}).fingerprint
     assert one.fingerprint != msgspec.structs.replace(one, args=("x",)).fingerprint
     assert ServerSettings("a", url="https://me:pass@host:8443/mcp?key=1").where == "https://host:8443/mcp"
+
+
+def test_tools_that_only_run_as_tasks_are_not_offered() -> None:
+    sent = [
+        {"name": "plain"},
+        {"name": "either", "execution": {"taskSupport": "optional"}},
+        {"name": "never", "execution": {"taskSupport": "forbidden"}},
+        {"name": "task", "execution": {"taskSupport": "required"}},
+        {"name": "odd", "execution": "required"},
+    ]
+    listing = read_listing(sent, at=0)
+    assert [tool.name for tool in listing.tools] == ["either", "never", "odd", "plain"]
+    assert listing.left_out == 1

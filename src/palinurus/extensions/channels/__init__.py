@@ -16,6 +16,7 @@ def register(app: App) -> None:
     app.http_routes(f"{__name__}.routes:ROUTES")
     for name, function in (
         ("list", "list_channels"),
+        ("status", "show_channel_status"),
         ("networks", "list_networks"),
         ("manifest", "make_manifest"),
         ("add", "add_channel"),

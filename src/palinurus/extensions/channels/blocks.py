@@ -69,6 +69,11 @@ class BlockSender:
         self._short = ""  # ends of earlier segments, which wait for each other
         self._news = asyncio.Event()
 
+    @property
+    def count(self) -> int:
+        """Parts that were handed over."""
+        return self._number
+
     def hear(self, event: RunEvent) -> None:
         if isinstance(event, AssistantDelta):
             self._take(self._cutter.add(event.text))

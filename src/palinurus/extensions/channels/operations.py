@@ -101,6 +101,57 @@ async def list_channels(services: Services) -> ChannelList:
     return ChannelList(tuple(rows), tuple(networks()))
 
 
+class ChannelAccountStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One account as OpenClaw's clients read it."""
+
+    account_id: str
+    name: str
+    enabled: bool
+    configured: bool
+    running: bool
+    connected: bool
+    dm_policy: str
+    last_error: str = ""
+    last_inbound_at: int = 0
+    last_outbound_at: int = 0
+    last_connected_at: int = 0
+
+
+class ChannelSummary(Struct, frozen=True):
+    configured: bool
+    running: bool
+
+
+class ChannelStatus(Struct, frozen=True, rename="camel"):
+    ts: int
+    channel_order: tuple[str, ...]
+    channel_labels: dict[str, str]
+    channels: dict[str, ChannelSummary]
+    channel_accounts: dict[str, list[ChannelAccountStatus]]
+    channel_default_account_id: dict[str, str]
+
+
+@operation("channels.status", scope="read", strict=False)
+async def show_channel_status(services: Services) -> ChannelStatus:
+    """The accounts of channels in OpenClaw's shape. Networks are not asked: what is shown is what is known."""
+    accounts: dict[str, list[ChannelAccountStatus]] = {}
+    known = networks()
+    for each in (await list_channels(services)).channels:
+        on = each.state in ("starting", "connected", "disconnected")
+        told = (each.enabled, True, on, each.state == "connected", each.dm_policy, each.trouble)
+        times = (each.last_received_at, each.last_sent_at, each.since if each.state == "connected" else 0)
+        row = ChannelAccountStatus(each.account, each.identity or each.title, *told, *times)
+        accounts.setdefault(each.channel, []).append(row)
+    return ChannelStatus(
+        services.clock.now_ms(),
+        tuple(accounts),
+        {name: known[name].title if name in known else name for name in accounts},
+        {name: ChannelSummary(True, any(each.running for each in found)) for name, found in accounts.items()},
+        accounts,
+        {name: found[0].account_id for name, found in accounts.items()},
+    )
+
+
 @operation("channels.networks", scope="read")
 def list_networks(services: Services) -> NetworkList:
     """List the networks that can be set up: what to do there first, and what is asked for."""

@@ -144,7 +144,8 @@ class NetworkSender:
             named = f"the account {delivery.account} of {self.channel}" if delivery.account else self.channel
             raise JobFailed(f"{named} is not running", hint="`pal channels list` shows why", retry_after=5)
         preview = await self._streams.finish(delivery.run_id) if delivery.run_id and not delivery.sent else ""
-        text = await unsent_text(self._services, delivery)
+        is_whole = self._streams.shows_nothing(delivery.run_id)
+        text = delivery.text if is_whole else await unsent_text(self._services, delivery)
         target = ChatTarget(delivery.to, delivery.thread)
         parts = await self._parts(account, delivery, text)
         sent = list(delivery.sent)
@@ -161,6 +162,7 @@ class NetworkSender:
             await self._streams.remove(account, target, preview)
         if preview:
             await self._store.remove_preview(delivery.run_id)
+        self._streams.forget(delivery.run_id)
         return " ".join(sent)
 
     async def _replace(self, account: RunningAccount, target: ChatTarget, preview: str, part: OutgoingPart) -> bool:

@@ -38,6 +38,7 @@ TYPING_SECONDS = 4.5
 FIRST_TYPING_SECONDS = 0.5  # most commands are answered before
 EDIT_SECONDS = 1.2  # between two changes of a preview: networks limit them
 SHORTEST_PREVIEW = 40  # characters
+MOST_REMEMBERED = 5_000  # runs whose reply waits to be sent
 MOST_STEPS = 3  # tools that a preview names
 FINISH_SECONDS = 30.0
 STREAMING = {"telegram": "progress", "slack": "progress"}
@@ -68,6 +69,7 @@ class ReplyStream:
         self._steps: list[str] = []
         self._news = asyncio.Event()
         self._ended = asyncio.Event()
+        self._is_cut = False  # something was being sent when it ended, and nobody knows whether it was
         self._tasks = [asyncio.create_task(each) for each in self._work()]
 
     def hear(self, event: RunEvent) -> None:
@@ -91,9 +93,17 @@ class ReplyStream:
         self._news.set()
         if self._tasks:  # a network without typing and previews has none
             _, late = await asyncio.wait(self._tasks, timeout=FINISH_SECONDS)
+            self._is_cut = bool(late)
             for task in late:
                 task.cancel()
         return self.preview
+
+    @property
+    def shows_nothing(self) -> bool:
+        """Whether nothing of the reply was sent; an earlier process may have sent something of a resumed run."""
+        is_resumed = self._run.job is None or self._run.job.attempts > 1
+        is_sent = bool(self.preview) or (self._blocks is not None and self._blocks.count > 0)
+        return not (is_sent or is_resumed or self._is_cut)
 
     def _work(self) -> list[Coroutine[Any, Any, None]]:
         work: list[Coroutine[Any, Any, None]] = []
@@ -171,6 +181,7 @@ class ReplyStreams:
         self._store = store
         self._find = find
         self._streams: dict[str, ReplyStream] = {}
+        self._unshown: dict[str, None] = {}  # runs of which nothing was sent before their reply, the oldest first
         self._tasks: set[asyncio.Task[None]] = set()
 
     def hear(self, run: Run, event: RunEvent) -> None:
@@ -196,10 +207,21 @@ class ReplyStreams:
         """Ends what is shown of a run; returns the id of its preview, if there is one."""
         stream = self._streams.get(run_id)
         if stream is None:
-            return await self._store.preview(run_id)
+            return "" if self.shows_nothing(run_id) else await self._store.preview(run_id)
         preview = await stream.finish()
-        self._streams.pop(run_id, None)  # its reply may wait for days
+        if self._streams.pop(run_id, None) is not None and stream.shows_nothing:  # its reply may wait for days
+            self._unshown[run_id] = None
+            if len(self._unshown) > MOST_REMEMBERED:
+                self.forget(next(iter(self._unshown)))
         return preview
+
+    def shows_nothing(self, run_id: str) -> bool:
+        """Whether nothing of a reply was sent before it, as far as is known without asking the database."""
+        return run_id in self._unshown
+
+    def forget(self, run_id: str) -> None:
+        """Its reply was sent."""
+        self._unshown.pop(run_id, None)
 
     async def remove(self, account: RunningAccount, target: ChatTarget, preview: str) -> None:
         """Takes a preview away that no reply replaces."""

@@ -13,10 +13,12 @@ import asyncio
 import logging
 import math
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from palinurus import __version__
 from palinurus.domain.errors import BadRequest, ConfigError, PalinurusError
@@ -38,8 +40,18 @@ MAX_PAGES = 32
 MAX_NAMED = 4_096  # tools that are read; far fewer are used
 VERSION_HEADER = "mcp-protocol-version"
 log = logging.getLogger(__name__)
-Listed = Callable[[list[Any]], Awaitable[None]]
-"""Gets the tools that the server lists, before one can be called."""
+
+
+class Offered(Struct, frozen=True):
+    """What a server lists, as it sent it."""
+
+    tools: list[Any]
+    prompts: list[Any]
+    has_resources: bool
+
+
+Listed = Callable[[Offered], Awaitable[None]]
+"""Gets what the server lists, before anything of it is used."""
 
 
 def is_package_installed() -> bool:
@@ -75,13 +87,14 @@ class ServerGone(PalinurusError):
 class ServerConnection:
     """A running connection. `started` is set when calls may be made or when `reason` says why none can."""
 
-    def __init__(self, settings: ServerSettings, listed: Listed) -> None:
+    def __init__(self, settings: ServerSettings, listed: Listed, auth: Callable[[], Any] = lambda: None) -> None:
         self.started = asyncio.Event()
         self.reason = ""  # why it has ended; empty while it is open
         self.is_stale = False  # the server has reported that its tools changed
         self.about = ""  # the name that the server reports
         self._settings = settings
         self._listed = listed
+        self._auth = auth  # of requests to an address
         self._over = asyncio.Event()
         self._leaves = False
         self._scope: anyio.CancelScope | None = None
@@ -93,14 +106,11 @@ class ServerConnection:
     def is_alive(self) -> bool:
         return not self._task.done() and not self._over.is_set()
 
-    async def call(self, tool: str, arguments: Mapping[str, Any]) -> Any:
-        """Calls a tool and returns the raw answer. Raises PalinurusError; cancelling tells the server to cancel."""
-        return await self._ask("tools/call", {"name": tool, "arguments": dict(arguments)})
-
     async def relist(self) -> None:
         """Requests the tools again and reports them. Raises PalinurusError."""
         self.is_stale = False
-        await self._listed(await self._pages())
+        tools, prompts = await self._pages("tools"), await self._pages("prompts")
+        await self._listed(Offered(tools, prompts, self._has("resources")))
 
     async def close(self) -> None:
         """Closes it within two seconds."""
@@ -139,7 +149,7 @@ class ServerConnection:
         from mcp.types import Implementation
 
         far = self._settings.url
-        streams = remote_streams(self._settings) if far else child_streams(self._settings, self._end)
+        streams = remote_streams(self._settings, self._auth()) if far else child_streams(self._settings, self._end)
         with anyio.fail_after(START_SECONDS) as self._scope:
             async with streams as (incoming, outgoing):
                 self._dispatcher = JSONRPCDispatcher(incoming, outgoing)
@@ -170,27 +180,29 @@ class ServerConnection:
         self.about = f"{info.name} {info.version}".strip()[:200] if info else ""
 
     async def _on_message(self, message: object) -> None:
-        from mcp.types import ToolListChangedNotification
+        from mcp.types import PromptListChangedNotification, ToolListChangedNotification
 
-        if isinstance(message, ToolListChangedNotification):
+        if isinstance(message, ToolListChangedNotification | PromptListChangedNotification):
             self.is_stale = True
 
-    async def _pages(self) -> list[Any]:
+    def _has(self, capability: str) -> bool:
         session = self._session
-        if session is None or session.server_capabilities is None or session.server_capabilities.tools is None:
-            return []
+        return session is not None and getattr(session.server_capabilities, capability, None) is not None
+
+    async def _pages(self, what: str) -> list[Any]:
         named: list[Any] = []
         cursor: Any = None
-        for _ in range(MAX_PAGES):
-            page = await self._ask("tools/list", {"cursor": cursor} if cursor else {})
-            found, cursor = (page.get("tools"), page.get("nextCursor")) if isinstance(page, dict) else (None, None)
+        for _ in range(MAX_PAGES if self._has(what) else 0):
+            page = await self.ask(f"{what}/list", {"cursor": cursor} if cursor else {})
+            found, cursor = (page.get(what), page.get("nextCursor")) if isinstance(page, dict) else (None, None)
             named += found if isinstance(found, list) else []
             if not cursor or len(named) > MAX_NAMED:
                 break
         return named[:MAX_NAMED]
 
-    async def _ask(self, method: str, params: dict[str, Any]) -> Any:
-        """Sends one request. Raises ServerGone if there is no connection, and PalinurusError for a refusal."""
+    async def ask(self, method: str, params: dict[str, Any]) -> Any:
+        """Sends one request and returns the raw answer. Cancelling tells the server to cancel. Raises ServerGone if
+        there is no connection, and PalinurusError for a refusal."""
         from mcp import MCPError
         from mcp.types import CONNECTION_CLOSED
         from pydantic import ValidationError  # installed with mcp
@@ -217,12 +229,16 @@ async def _ask_as_of_2026(session: ClientSession, method: str, params: dict[str,
     """Sends a request with the fields that newer servers require, which only the package knows."""
     from mcp import types
 
-    answer: types.Result
-    if method == "tools/list":
-        answer = await session.list_tools(params=types.PaginatedRequestParams.model_validate(params))
-    else:
-        call = types.CallToolRequest(params=types.CallToolRequestParams.model_validate(params))
-        answer = await session.send_request(call, types.CallToolResult)
+    kinds: dict[str, tuple[Any, Any, Any]] = {
+        "tools/list": (types.ListToolsRequest, types.PaginatedRequestParams, types.ListToolsResult),
+        "tools/call": (types.CallToolRequest, types.CallToolRequestParams, types.CallToolResult),
+        "prompts/list": (types.ListPromptsRequest, types.PaginatedRequestParams, types.ListPromptsResult),
+        "prompts/get": (types.GetPromptRequest, types.GetPromptRequestParams, types.GetPromptResult),
+        "resources/list": (types.ListResourcesRequest, types.PaginatedRequestParams, types.ListResourcesResult),
+        "resources/read": (types.ReadResourceRequest, types.ReadResourceRequestParams, types.ReadResourceResult),
+    }
+    request, given, result = kinds[method]
+    answer: types.Result = await session.send_request(request(params=given.model_validate(params)), result)
     return answer.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 

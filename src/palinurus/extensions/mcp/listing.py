@@ -45,12 +45,37 @@ class RemoteTool(Struct, frozen=True):
     read_only: bool = False  # whether its server says that it changes nothing
 
 
+class RemotePrompt(Struct, frozen=True):
+    name: str
+    description: str = ""
+    arguments: tuple[str, ...] = ()  # those that it needs first
+
+
 class ToolListing(Struct, frozen=True):
-    """The tools of a server, sorted by name. `left_out`: how many more it listed."""
+    """The tools of a server, sorted by name, and its prompts. `left_out`: how many more tools it listed."""
 
     at: int  # milliseconds
     tools: tuple[RemoteTool, ...]
     left_out: int = 0
+    prompts: tuple[RemotePrompt, ...] = ()
+    has_resources: bool = False
+
+
+def read_prompts(named: Sequence[Any]) -> tuple[RemotePrompt, ...]:
+    """Reads a server's list of prompts. Never raises for JSON."""
+    found: dict[str, RemotePrompt] = {}
+    for each in named:
+        match each:
+            case {"name": str(name)} if 0 < len(name) <= MAX_NAME and name.isprintable():
+                said, wants = each.get("description"), each.get("arguments")
+                about = harmless(said)[:MAX_DESCRIPTION] if isinstance(said, str) else ""
+                found.setdefault(name, RemotePrompt(name, about, _arguments(wants if isinstance(wants, list) else [])))
+    return tuple(sorted(found.values(), key=lambda prompt: prompt.name)[:MAX_TOOLS])
+
+
+def _arguments(sent: list[Any]) -> tuple[str, ...]:
+    named = [each for each in sent[:MAX_TOOLS] if isinstance(each, Mapping) and isinstance(each.get("name"), str)]
+    return tuple(each["name"][:MAX_NAME] for each in sorted(named, key=lambda each: each.get("required") is not True))
 
 
 def read_listing(named: Sequence[Any], *, at: int) -> ToolListing:
@@ -58,6 +83,8 @@ def read_listing(named: Sequence[Any], *, at: int) -> ToolListing:
     tools: dict[str, RemoteTool] = {}
     for each in named:
         if isinstance(each, Mapping) and isinstance(name := each.get("name"), str) and 0 < len(name) <= MAX_NAME:
+            if _needs_task(each):
+                continue
             tools.setdefault(name, _tool(name, each))
     chosen = sorted(tools.values(), key=lambda tool: tool.name)[:MAX_TOOLS]
     return ToolListing(at, tuple(chosen), max(len(named) - len(chosen), 0))
@@ -73,6 +100,12 @@ def _tool(name: str, sent: Mapping[str, Any]) -> RemoteTool:
     if parameters is None:
         parameters, description = OPEN, f"{description} (takes a JSON object; its schema cannot be shown)"
     return RemoteTool(name, description, parameters, read_only)
+
+
+def _needs_task(sent: Mapping[str, Any]) -> bool:
+    """Whether it can be called only as a task, which we do not do."""
+    how = sent.get("execution")
+    return isinstance(how, Mapping) and how.get("taskSupport") == "required"
 
 
 def _schema(sent: Any) -> dict[str, Any] | None:

@@ -34,6 +34,12 @@ class ServeOptions(Struct, frozen=True):
     guest: bool = False  # messages of other agents count as text from outside, not as the owner's
 
 
+class CallSlots(Struct):
+    """How many calls are being answered, of all who share it."""
+
+    taken: int = 0
+
+
 class McpCall(Struct, frozen=True):
     """One tool call by another agent."""
 

@@ -1,4 +1,4 @@
-"""The MCP server for other agents, on standard input and output, and the tools that it serves.
+"""The MCP server for other agents and the tools that it serves: on standard input and output, or for `endpoint`.
 
 An operation opts in with `mcp=`, which says its name here and which arguments it takes. Arguments are passed on
 under the names they have, and a result is shown as it is, unless a row of `SHOWN` says otherwise.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,7 +24,8 @@ from palinurus.domain.errors import BadRequest, ConfigError, NotFound, Palinurus
 from palinurus.domain.events import render_plan
 from palinurus.domain.messages import AssistantMessage, Origin, ToolResult, UserMessage
 from palinurus.extensions.mcp.connection import INSTALL_HINT, is_package_installed, load_package
-from palinurus.extensions.mcp.send import McpCall, ServeOptions, run_wait, send_message
+from palinurus.extensions.mcp.resources import ResourceHandlers
+from palinurus.extensions.mcp.send import CallSlots, McpCall, ServeOptions, run_wait, send_message
 from palinurus.memory.answer import SearchAnswer
 from palinurus.memory.get import MemoryText
 from palinurus.operations.operation import described_type
@@ -72,20 +74,23 @@ async def load() -> None:
 
 def make_server(client: OperationClient, options: ServeOptions, new_id: NewId = random_id) -> Server[Any]:
     """Returns a server of the official package over the client's home. Call `load` first."""
+    calls = McpCalls(client, options, new_id)
+    return make_server_for(lambda _: calls)
+
+
+def make_server_for(calls_of: Callable[[ServerRequestContext[Any]], McpCalls]) -> Server[Any]:
+    """The same for several callers: `calls_of` says who asks."""
     import mcp_types as types
     from mcp.server.lowlevel import Server
 
-    calls = McpCalls(client, options, new_id)
-    tools = types.ListToolsResult(tools=[_tool(row) for row in calls.tools.values()])
-
-    async def list_tools(_: object, __: object) -> types.ListToolsResult:
-        return tools
+    async def list_tools(context: ServerRequestContext[Any], _: object) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[_tool(row) for row in calls_of(context).tools.values()])
 
     async def call_tool(context: ServerRequestContext[Any], params: types.CallToolRequestParams) -> Any:
         async def tell(count: int, line: str) -> None:
             await context.session.report_progress(count, message=line)
 
-        return await calls.call(params.name, params.arguments or {}, tell)
+        return await calls_of(context).call(params.name, params.arguments or {}, tell)
 
     return Server(
         "palinurus",
@@ -93,28 +98,31 @@ def make_server(client: OperationClient, options: ServeOptions, new_id: NewId = 
         instructions=" ".join(INSTRUCTIONS.split()),
         on_list_tools=list_tools,
         on_call_tool=call_tool,
+        **ResourceHandlers(calls_of).by_name(),
     )
 
 
 class McpCalls:
     """Answers tool calls."""
 
-    def __init__(self, client: OperationClient, options: ServeOptions, new_id: NewId) -> None:
-        self.tools = served_tools(TABLE, options)
-        self._client = client
-        self._options = options
+    def __init__(
+        self, client: OperationClient, options: ServeOptions, new_id: NewId, slots: CallSlots | None = None
+    ) -> None:
+        self.tools = _tools_for(options)
+        self.client = client
+        self.options = options
         self._new_id = new_id
-        self._running = 0
+        self._slots = slots or CallSlots()
 
     async def call(self, name: str, arguments: Mapping[str, Any], tell: Any) -> types.CallToolResult:
-        if self._running >= AT_ONCE:
+        if self._slots.taken >= AT_ONCE:
             return _failure(f"{AT_ONCE} calls are being answered already; try again when some are done")
         served = self.tools.get(name)
         if served is None:
             return _failure(str(NotFound(f"there is no tool {name[:80]!r}", hint=f"there are {', '.join(self.tools)}")))
-        self._running += 1
+        self._slots.taken += 1
         try:
-            call = McpCall(self._client, self._options, self._new_id, tell)
+            call = McpCall(self.client, self.options, self._new_id, tell)
             return _answer(await served.answer(call, _arguments(served, arguments)))
         except PalinurusError as error:
             return _failure(str(error))
@@ -122,7 +130,7 @@ class McpCalls:
             log.exception("the MCP tool %s failed", name)
             return _failure("this call failed because of an error in pal; see its log")
         finally:
-            self._running -= 1
+            self._slots.taken -= 1
 
 
 def _arguments(served: ServedTool, sent: Mapping[str, Any]) -> Any:
@@ -205,6 +213,11 @@ def served_tools(operations: Iterable[Row], options: ServeOptions) -> dict[str, 
     found = {row.mcp.name: _served(row, row.mcp) for row in operations if isinstance(row, Operation) and row.mcp}
     order = [*(name for name in SHOWN if name in found), *(name for name in found if name not in SHOWN)]
     return {name: found[name] for name in order if _is_served(found[name], options)}
+
+
+@cache
+def _tools_for(options: ServeOptions) -> dict[str, ServedTool]:
+    return served_tools(TABLE, options)
 
 
 def _served(operation: Operation[Any, Any], tool: McpTool) -> ServedTool:

@@ -11,7 +11,7 @@ import asyncio
 import base64
 import binascii
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -21,8 +21,8 @@ from palinurus.domain.clock import Clock
 from palinurus.domain.errors import BadRequest, PalinurusError
 from palinurus.domain.messages import Image, Origin, Text, harmless, wrapped
 from palinurus.domain.tool import MALFORMED, ToolOutput, failed
-from palinurus.extensions.mcp.connection import ServerConnection, ServerGone
-from palinurus.extensions.mcp.listing import ListingCache, ToolListing, read_listing
+from palinurus.extensions.mcp.connection import Offered, ServerConnection, ServerGone
+from palinurus.extensions.mcp.listing import ListingCache, ToolListing, read_listing, read_prompts
 from palinurus.extensions.mcp.settings import ServerSettings
 from palinurus.workspace.pictures import fit_image
 
@@ -110,6 +110,8 @@ class ServerStatus(Struct, frozen=True, rename="camel"):
     listed_at: int = 0  # milliseconds; 0: never
     tools: tuple[str, ...] = ()  # as models call them
     left_out: int = 0
+    prompts: tuple[str, ...] = ()
+    has_resources: bool = False
 
 
 class McpClient(Struct, eq=False):
@@ -117,6 +119,7 @@ class McpClient(Struct, eq=False):
     cache: ListingCache
     clock: Clock
     first_seconds: float = FIRST_SECONDS
+    auth: Callable[[ServerSettings], Any] | None = None  # adds a login to requests
     listing: ToolListing | None = None
     trouble: str = ""  # why it could not be reached the last time
     _connection: ServerConnection | None = None
@@ -145,18 +148,30 @@ class McpClient(Struct, eq=False):
         """Calls a tool; every failure is a result. If cancelled, it tells the server and returns at once."""
         if MALFORMED in arguments:
             return failed(f"the arguments were not JSON: {str(arguments[MALFORMED])[:200]!r}")
+        return await self.shown("tools/call", {"name": tool, "arguments": arguments}, lambda answer: answer)
+
+    async def shown(self, method: str, params: Mapping[str, Any], as_result: Callable[[Any], Any]) -> ToolOutput:
+        """Makes any request for a model: the answer as a tool result, which every failure is too."""
+        try:
+            return await read_result(self.settings.name, as_result(await self.ask(method, params)))
+        except PalinurusError as error:
+            return _failure(self.settings.name, str(error))
+
+    async def ask(self, method: str, params: Mapping[str, Any]) -> Any:
+        """Makes a request, for which the server is started if needed. Raises PalinurusError, in words without secrets.
+        If cancelled, it tells the server and returns at once."""
         limit, name = self.settings.timeout_seconds, self.settings.name
-        work = self._keep(self._called(tool, arguments))
+        work = self._keep(self._asked(method, params))
         try:
             done, _ = await asyncio.wait({work}, timeout=limit)
         finally:
             work.cancel()  # has no effect if it is done
         if not done:
-            return _failure(name, f"{name} did not answer within {limit:g} s; the call was cancelled")
+            raise ServerGone(f"{name} did not answer within {limit:g} s; the call was cancelled")
         try:
-            return await read_result(name, work.result())
+            return work.result()
         except PalinurusError as error:
-            return _failure(name, f"{name}: {self.cache.redact(str(error))}")
+            raise ServerGone(f"{name}: {self.cache.redact(str(error))}") from error
 
     async def test(self) -> None:
         """Connects now, whatever happened before, and requests its tools. Raises PalinurusError."""
@@ -179,6 +194,8 @@ class McpClient(Struct, eq=False):
             listed_at=listing.at if listing else 0,
             tools=names,
             left_out=listing.left_out if listing else 0,
+            prompts=tuple(each.name for each in listing.prompts) if listing else (),
+            has_resources=listing is not None and listing.has_resources,
         )
 
     @property
@@ -195,10 +212,10 @@ class McpClient(Struct, eq=False):
         if self._calls:
             await asyncio.wait(self._calls, timeout=0.5)
 
-    async def _called(self, tool: str, arguments: Mapping[str, Any]) -> Any:
+    async def _asked(self, method: str, params: Mapping[str, Any]) -> Any:
         connection = await self._connected()
         try:
-            answer = await connection.call(tool, _as_json(arguments))
+            answer = await connection.ask(method, _as_json(params))
         except ServerGone as error:
             self._failed(connection)
             why = f"the call was interrupted: {error}"
@@ -217,12 +234,17 @@ class McpClient(Struct, eq=False):
             wait = self._not_before - self.clock.now_ms()
             if wait > 0:
                 raise ServerGone(f"it cannot be reached: {self.trouble}", hint=f"tried again in {wait / 1000:.0f} s")
-            connection = self._connection = ServerConnection(self.settings, self._listed)
+            connection = self._connection = ServerConnection(self.settings, self._listed, self._login)
         await connection.started.wait()
         if connection.reason:
             self._failed(connection)
             raise ServerGone(f"it cannot be reached: {self.trouble}")
         return connection
+
+    def _login(self) -> Any:
+        """A configured Authorization goes before a login."""
+        named = any(name.lower() == "authorization" for name in self.settings.headers)
+        return None if self.auth is None or named else self.auth(self.settings)
 
     def _failed(self, connection: ServerConnection) -> None:
         """Counts a failure once, however many calls wait for it."""
@@ -235,8 +257,12 @@ class McpClient(Struct, eq=False):
         self.trouble = self.cache.redact(connection.reason or "the connection ended")
         self._keep(connection.close())
 
-    async def _listed(self, named: list[Any]) -> None:
-        found = read_listing(named, at=self.clock.now_ms())
+    async def _listed(self, offered: Offered) -> None:
+        found = msgspec.structs.replace(
+            read_listing(offered.tools, at=self.clock.now_ms()),
+            prompts=read_prompts(offered.prompts),
+            has_resources=offered.has_resources,
+        )
         self.listing = await asyncio.to_thread(self.cache.keep, self.settings.fingerprint, found)
         self.trouble = ""
 

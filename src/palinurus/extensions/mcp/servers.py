@@ -15,17 +15,21 @@ from typing import Annotated, Any
 from msgspec import Struct
 
 from palinurus.config.agents import agent_settings
+from palinurus.config.home import Home, env_value
 from palinurus.config.load import LoadedConfig
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import NotFound
 from palinurus.domain.events import Plan
 from palinurus.domain.tool import PreparedCall, Tool, ToolOutput, ToolRun, ToolSpec
 from palinurus.extensions.mcp.connection import INSTALL_HINT, NOT_INSTALLED, is_package_installed
-from palinurus.extensions.mcp.listing import ListingCache, NamedTool, RemoteTool, ToolListing, name_tools
+from palinurus.extensions.mcp.listing import ListingCache, NamedTool, RemotePrompt, RemoteTool, ToolListing, name_tools
+from palinurus.extensions.mcp.logins import ServerLogins
+from palinurus.extensions.mcp.remote_resources import resource_tool
 from palinurus.extensions.mcp.server import FIRST_SECONDS, McpClient, ServerStatus
 from palinurus.extensions.mcp.settings import ServerSettings, server_settings
 from palinurus.operations.operation import operation
 from palinurus.operations.services import Services
+from palinurus.providers.keys.credential_file import PASSPHRASE_ENV
 from palinurus.runtime.tool_sources import SourceContext
 from palinurus.tools.web.addresses import urls_among, why_ask_for
 
@@ -44,12 +48,16 @@ class McpServers:
         *,
         redact: Callable[[str], str] = lambda text: text,
         first_seconds: float = FIRST_SECONDS,
+        logins: ServerLogins | None = None,
     ) -> None:
-        cache = ListingCache(listings, redact)
-        self._servers = {each.name: McpClient(each, cache, clock, first_seconds=first_seconds) for each in servers}
+        cache, auth = ListingCache(listings, redact), logins.auth if logins else None
+        self._servers = {
+            each.name: McpClient(each, cache, clock, first_seconds=first_seconds, auth=auth) for each in servers
+        }
         self._loading: asyncio.Lock | None = asyncio.Lock()
         self._made_of: tuple[ToolListing | None, ...] = ()
         self._named: list[tuple[NamedTool, RemoteTool]] = []
+        self._readable: list[McpClient] = []  # those that have resources
         self._remarks: tuple[str, ...] = ()
         self._tools: tuple[Tool, ...] = ()
 
@@ -86,14 +94,26 @@ class McpServers:
     async def test(self, name: str) -> ServerStatus:
         """Connects to a server now and requests its tools. Raises NotFound for one that is not configured, and
         PalinurusError if it cannot be reached."""
+        server = await self.find(name)
+        await server.test()
+        self._make()
+        return self._status(server)
+
+    async def find(self, name: str) -> McpClient:
+        """Raises NotFound for one that is not configured."""
         server = self._servers.get(name)
         if server is None:
             known = ", ".join(self._servers) or "none"
             raise NotFound(f"there is no MCP server {name!r}", hint=f"configured under mcp.servers: {known}")
         await self._load()
-        await server.test()
-        self._make()
-        return self._status(server)
+        return server
+
+    async def prompts(self) -> list[tuple[str, RemotePrompt]]:
+        """The prompts of all servers, by the name of the server. Servers that were never reached are started."""
+        await self.tools()
+        return [
+            (name, each) for name, server in self._servers.items() if server.listing for each in server.listing.prompts
+        ]
 
     async def close(self) -> None:
         """Ends all child processes and connections, within two seconds."""
@@ -123,8 +143,11 @@ class McpServers:
         counts = {name: server.listing.left_out for name, server in self._servers.items() if server.listing}
         left_out = (f"mcp: {name}: {count} of its tools are left out" for name, count in counts.items() if count)
         self._remarks = (*renamed, *left_out)
-        if made != self._named:
-            self._named, self._tools = made, tuple(self._tool(*pair) for pair in made)
+        readable = [server for server in self._servers.values() if server.listing and server.listing.has_resources]
+        if made != self._named or readable != self._readable:
+            tools = [self._tool(*pair) for pair in made]
+            self._named, self._readable = made, readable
+            self._tools = (*tools, resource_tool(readable)) if readable else tuple(tools)
 
     def _tool(self, named: NamedTool, listed: RemoteTool) -> Tool:
         server = self._servers[named.server]
@@ -158,6 +181,7 @@ class McpSource:
         self._context = context
         self._made: dict[str, _AgentServers] = {}
         self._retired: list[McpServers] = []  # a turn may still be calling their tools
+        self.logins = logins_of(context.home, context.clock, context.config)
 
     def of(self, agent_id: str) -> McpServers:
         """Returns the servers of an agent under the current config. Raises NotFound for an unknown agent."""
@@ -170,7 +194,9 @@ class McpSource:
         else:
             self._retired += [known.servers] if known else []
             listings = home.root / "derived" / "mcp"
-            servers = McpServers(settings, listings, self._context.clock, redact=self._context.redact)
+            servers = McpServers(
+                settings, listings, self._context.clock, redact=self._context.redact, logins=self.logins
+            )
         self._made[agent_id] = _AgentServers(loaded, settings, troubles, servers)
         return servers
 
@@ -188,6 +214,11 @@ class McpSource:
     async def close(self) -> None:
         for servers in (*self._retired, *(each.servers for each in self._made.values())):
             await servers.close()
+        await self.logins.close()
+
+
+def logins_of(home: Home, clock: Clock, config: Callable[[], LoadedConfig]) -> ServerLogins:
+    return ServerLogins(home, clock, lambda: env_value(config().env, PASSPHRASE_ENV))
 
 
 class McpServerList(Struct, frozen=True):

@@ -37,6 +37,7 @@ SHOWN_OF_A_LINE = 1_000
 log = logging.getLogger(__name__)
 CONNECT_SECONDS = 10.0
 SILENT_SECONDS = 300.0  # an event stream may be silent for long
+IDENTITY = {"Accept-Encoding": "identity"}
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -182,18 +183,18 @@ class _Program:
 
 
 @asynccontextmanager
-async def remote_streams(settings: ServerSettings) -> AsyncIterator[tuple[Any, Any]]:
+async def remote_streams(settings: ServerSettings, auth: httpx2.Auth | None = None) -> AsyncIterator[tuple[Any, Any]]:
     """Returns the streams to and from it. Raises BadRequest for an invalid address or header."""
     from mcp.client.streamable_http import streamable_http_client
 
     async with (
-        _client(settings) as client,
+        _client(settings, auth) as client,
         streamable_http_client(settings.url, http_client=client, max_sse_event_size=MAX_LINE) as streams,
     ):
         yield streams
 
 
-def _client(settings: ServerSettings) -> httpx2.AsyncClient:
+def _client(settings: ServerSettings, auth: httpx2.Auth | None) -> httpx2.AsyncClient:
     import httpx2
 
     address = urlsplit(settings.url)
@@ -206,15 +207,16 @@ def _client(settings: ServerSettings) -> httpx2.AsyncClient:
                 f"the header {name!r} contains characters that are not allowed in a header", hint="set it again"
             )
     return httpx2.AsyncClient(
-        headers={"Accept-Encoding": "identity", **settings.headers},
+        auth=auth,
+        headers={**IDENTITY, **settings.headers},
         timeout=httpx2.Timeout(CONNECT_SECONDS, read=max(SILENT_SECONDS, settings.timeout_seconds)),
         trust_env=address.hostname not in LOOPBACK,  # a proxy cannot reach our loopback
         verify=address.scheme == "https",  # loading the certificates costs 0.2 s
-        event_hooks={"response": [_bound]},
+        event_hooks={"response": [bound_answer]},
     )
 
 
-async def _bound(response: httpx2.Response) -> None:
+async def bound_answer(response: httpx2.Response) -> None:
     """Bounds the body. The package bounds event streams per event; any other body is bounded here as a whole."""
     import httpx2
 

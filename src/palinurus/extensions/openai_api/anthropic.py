@@ -23,7 +23,8 @@ from palinurus.extensions.openai_api import messages
 from palinurus.extensions.openai_api.client_tools import named_calls, read_tools
 from palinurus.extensions.openai_api.errors import ApiError, anthropic_body, anthropic_error
 from palinurus.extensions.openai_api.messages import ChatTool, ClientHistory, ClientMessage, FunctionSpec
-from palinurus.extensions.openai_api.run import RunRequest, StartedRun, ToolChoice, add_requests, start_run
+from palinurus.extensions.openai_api.reply_format import read_format
+from palinurus.extensions.openai_api.run import RunRequest, StartedRun, ToolChoice, start_run
 from palinurus.extensions.openai_api.stream import EventStream, whole_answer
 from palinurus.gateway.http.app import read_json
 from palinurus.gateway.websocket.methods import GatewayContext
@@ -79,6 +80,8 @@ class MessagesRequest(Struct, frozen=True):
     stream: bool | None = None
     tools: list[InputTool] | None = None
     tool_choice: dict[str, Any] | None = None
+    output_config: dict[str, Any] | None = None
+    output_format: dict[str, Any] | None = None
 
 
 async def answer_messages(gateway: GatewayContext, request: Request) -> Response:
@@ -86,9 +89,8 @@ async def answer_messages(gateway: GatewayContext, request: Request) -> Response
     choice = body.tool_choice or {}
     tools = () if choice.get("type") == "none" else read_tools(map(_function, body.tools or ()))
     history = read_history(body)
-    instructions = add_requests(history.instructions, _choice(choice), None)
-    history = ClientHistory(history.messages, instructions)
-    run = RunRequest(body.model, history, tools, choice=_choice(choice))
+    form = read_format((body.output_config or {}).get("format") or body.output_format)
+    run = RunRequest(body.model, history, tools, choice=_choice(choice), form=form)
     started = await start_run(gateway, request, run)
     writer = MessageWriter(started, body.model or "palinurus")
     return EventStream(started, writer) if body.stream else await whole_answer(started, writer, request)

@@ -20,7 +20,8 @@ from palinurus.domain.errors import BadRequest, NotFound
 from palinurus.domain.events import RunResult
 from palinurus.domain.messages import Image, Origin, Text, ToolCall, ToolResult
 from palinurus.domain.tool import MALFORMED, ToolSpec
-from palinurus.extensions.openai_api.messages import ChatTool, ClientMessage, ResponseTool, decode_pictures
+from palinurus.extensions.openai_api.messages import ChatTool, ClientMessage, ResponseTool
+from palinurus.extensions.openai_api.pictures import read_pictures
 from palinurus.operations.services import Services
 
 MOST_TOOLS = 128
@@ -63,7 +64,7 @@ async def find_answers(services: Services, messages: Sequence[ClientMessage]) ->
     for call_id, call in named_calls(run.result):
         if call_id not in sent:
             raise BadRequest(f"the call {call_id} of {call.name} has no result", hint="send one for each call")
-        results.append(await _result(call, sent[call_id]))
+        results.append(await _result(services, call, sent[call_id]))
     return ToolAnswers(run, tuple(results))
 
 
@@ -79,8 +80,8 @@ async def find_run(services: Services, run_id: str) -> Run | None:
         return None
 
 
-async def _result(call: ToolCall, message: ClientMessage) -> ToolResult:
-    images = await decode_pictures(message.pictures)
+async def _result(services: Services, call: ToolCall, message: ClientMessage) -> ToolResult:
+    images = await read_pictures(services, message.pictures)
     content: str | tuple[Text | Image, ...] = (Text(message.text), *images) if images else message.text
     return ToolResult(call.id, call.name, content, message.is_error, origin=Origin.OUTSIDE, details=dict(CLIENTS))
 
@@ -94,14 +95,15 @@ def read_tools(tools: Iterable[ChatTool | ResponseTool]) -> Iterator[ToolSpec]:
         name, parameters = function.name, function.parameters
         if not _NAME.fullmatch(name):
             raise BadRequest(f"not a tool name: {name[:80]!r}", hint="up to 64 letters, digits, - and _")
-        if _is_deep(parameters):
+        if is_deep(parameters):
             why = f"the parameters of {name} are nested more than {MAX_DEPTH} deep"
             raise BadRequest(why, hint="use a simpler schema")
         schema = {"type": "object", "properties": {}} | (parameters or {})
         yield ToolSpec(name, function.description or "", schema)
 
 
-def _is_deep(value: Any) -> bool:
+def is_deep(value: Any) -> bool:
+    """Whether JSON is nested more than MAX_DEPTH deep."""
     level = [value]
     for _ in range(MAX_DEPTH):
         inner = [each for each in level if isinstance(each, dict | list)]

@@ -1,4 +1,4 @@
-"""/v1/chat/completions and /v1/responses: one message in, one reply out, whole or streamed.
+"""/v1/chat/completions, /v1/completions and /v1/responses: one message in, one reply out, whole or streamed.
 
 Nothing is stored for a response: its id contains its run, and `previous_response_id` continues the session of that run.
 A session has no branches: it always continues at its end.
@@ -20,13 +20,21 @@ from palinurus.domain.keys import SessionKey
 from palinurus.extensions.openai_api import messages
 from palinurus.extensions.openai_api.client_tools import arguments_of, find_run, named_calls, read_tools
 from palinurus.extensions.openai_api.errors import ApiError, error_of_result, openai_body
-from palinurus.extensions.openai_api.messages import ChatRequest, ClientHistory, ResponsesRequest
-from palinurus.extensions.openai_api.run import RunRequest, StartedRun, add_requests, start_run
+from palinurus.extensions.openai_api.messages import (
+    ChatRequest,
+    ClientHistory,
+    ClientMessage,
+    CompletionRequest,
+    ResponsesRequest,
+)
+from palinurus.extensions.openai_api.reply_format import read_format
+from palinurus.extensions.openai_api.run import RunRequest, StartedRun, start_run
 from palinurus.extensions.openai_api.stream import EventStream, whole_answer
 from palinurus.gateway.http.app import read_json, reply
 from palinurus.gateway.websocket.methods import GatewayContext
 
 CHAT = "/v1/chat/completions"
+TEXT = "/v1/completions"
 RESPONSES = "/v1/responses"
 _ID = re.compile(r"resp_([0-9a-f]{16})")
 _encode = msgspec.json.encode
@@ -40,10 +48,8 @@ async def complete(gateway: GatewayContext, request: Request) -> Response:
         raise BadRequest("functions is an older form that is not supported", hint="send them as tools")
     history = messages.read_messages(body.messages)
     tools = () if body.tool_choice == "none" else read_tools(body.tools or ())
-    instructions = add_requests(history.instructions, body.tool_choice, body.response_format)
-    wanted = RunRequest(
-        body.model, ClientHistory(history.messages, instructions), tools, body.user or "", body.tool_choice
-    )
+    form = read_format(body.response_format)
+    wanted = RunRequest(body.model, history, tools, body.user or "", body.tool_choice, form=form)
     started = await start_run(gateway, request, wanted)
     with_usage = bool(body.stream_options and body.stream_options.include_usage)
     writer = ChatWriter(started, body.model or "palinurus", with_usage=with_usage)
@@ -53,9 +59,12 @@ async def complete(gateway: GatewayContext, request: Request) -> Response:
 class ChatWriter:
     """Implements stream.RunWriter."""
 
+    id_prefix = "chatcmpl"
+    chunk = "chat.completion.chunk"
+
     def __init__(self, started: StartedRun, model: str, *, with_usage: bool = False) -> None:
         run = started.run
-        self._about = {"id": f"chatcmpl-{run.id}", "created": run.accepted_at // 1000, "model": model}
+        self._about = {"id": f"{self.id_prefix}-{run.id}", "created": run.accepted_at // 1000, "model": model}
         self._with_usage = with_usage
 
     def begin(self) -> bytes:
@@ -90,7 +99,43 @@ class ChatWriter:
         return self._event(choices=[choice], **({"usage": None} if self._with_usage else {}))
 
     def _event(self, **more: Any) -> bytes:
-        return b"data: " + _encode({"object": "chat.completion.chunk", **self._about, **more}) + b"\n\n"
+        return b"data: " + _encode({"object": self.chunk, **self._about, **more}) + b"\n\n"
+
+
+async def complete_text(gateway: GatewayContext, request: Request) -> Response:
+    """The oldest of OpenAI's formats: a text, and what comes after it."""
+    body: CompletionRequest = await read_json(request, CompletionRequest)
+    prompts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
+    if len(prompts) != 1 or not isinstance(prompts[0], str) or not prompts[0].strip():
+        raise BadRequest("prompt must be one text, not empty and not tokens", hint="send a request for each")
+    if body.suffix or body.echo or (body.n or 1) > 1 or (body.best_of or 1) > 1:
+        raise BadRequest("suffix, echo, n and best_of are not supported", hint="an agent answers a message, once")
+    history = ClientHistory((ClientMessage("user", prompts[0]),))
+    started = await start_run(gateway, request, RunRequest(body.model, history, (), body.user or ""))
+    with_usage = bool(body.stream_options and body.stream_options.include_usage)
+    writer = CompletionWriter(started, body.model or "palinurus", with_usage=with_usage)
+    return EventStream(started, writer) if body.stream else await whole_answer(started, writer, request)
+
+
+class CompletionWriter(ChatWriter):
+    """Implements stream.RunWriter."""
+
+    id_prefix = "cmpl"
+    chunk = "text_completion"
+
+    def begin(self) -> bytes:
+        return b""
+
+    def whole(self, result: RunResult) -> dict[str, Any]:
+        choice = _text_choice(result.text, _reason(result))
+        return {"object": self.chunk, **self._about, "choices": [choice], "usage": _chat_usage(result)}
+
+    def _chunk(self, delta: dict[str, Any], reason: str | None = None) -> bytes:
+        return self._event(choices=[_text_choice(delta.get("content", ""), reason)])
+
+
+def _text_choice(text: str, reason: str | None) -> dict[str, Any]:
+    return {"index": 0, "text": text, "logprobs": None, "finish_reason": reason}
 
 
 def _chat_calls(result: RunResult) -> list[dict[str, Any]]:
@@ -130,12 +175,12 @@ async def respond(gateway: GatewayContext, request: Request) -> Response:
 async def _run_request(gateway: GatewayContext, body: ResponsesRequest) -> RunRequest:
     _check(body)
     history = messages.read_items(body.input)
-    texts = "\n\n".join(part for part in (body.instructions or "", history.instructions) if part)
-    instructions = add_requests(texts, body.tool_choice, body.text.format if body.text else None)
+    instructions = "\n\n".join(part for part in (body.instructions or "", history.instructions) if part)
     tools = () if body.tool_choice == "none" else read_tools(body.tools or ())
     continues = await _session_of(gateway, body.previous_response_id) if body.previous_response_id else None
     history = ClientHistory(history.messages, instructions)
-    return RunRequest(body.model, history, tools, body.user or "", body.tool_choice, continues)
+    form = read_format(body.text.format if body.text else None)
+    return RunRequest(body.model, history, tools, body.user or "", body.tool_choice, continues, form)
 
 
 def _check(body: ResponsesRequest) -> None:
@@ -148,7 +193,7 @@ def _check(body: ResponsesRequest) -> None:
 
 async def _session_of(gateway: GatewayContext, response_id: str) -> SessionKey:
     run = await _run_of(gateway, response_id)
-    if run is None:
+    if run is None or await gateway.services.sessions.find(run.key) is None:  # archived since
         message = f"the response {response_id[:80]!r} is unknown"
         raise ApiError(404, message, code="previous_response_not_found", param="previous_response_id")
     return run.key

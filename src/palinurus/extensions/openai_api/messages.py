@@ -3,14 +3,11 @@
 Clients of OpenAI keep the history themselves and send all of it each time. A session here has its own, so only the
 messages after the last reply are new; a request without a session brings everything. Earlier messages are passed on as
 labelled text (`User:`, `Assistant:`, `Tool:<name>:`), as OpenClaw does: they are the client's claim and not part of a
-transcript. Unknown fields are ignored; pictures are never fetched.
+transcript. Unknown fields are ignored.
 """
 
 from __future__ import annotations
 
-import asyncio
-import base64
-import binascii
 from collections.abc import Iterable, Sequence
 from itertools import count
 from typing import Any, Literal
@@ -18,8 +15,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from palinurus.domain.errors import BadRequest
-from palinurus.domain.messages import Image, Origin
-from palinurus.workspace.pictures import fit_image
+from palinurus.domain.messages import Origin
 
 MOST_MESSAGES = 4_096
 MOST_PICTURES = 8
@@ -30,6 +26,7 @@ _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "tool": "to
 SYSTEM = ("system", "developer")
 _TEXTS = ("text", "input_text", "output_text", "refusal")
 _PICTURES = ("image_url", "input_image")
+_INSTEAD = {"input_audio": "send what was said as text", "file": "send its text", "input_file": "send its text"}
 
 
 class ImageUrl(Struct, frozen=True):
@@ -100,6 +97,20 @@ class ChatRequest(Struct, frozen=True):
     functions: list[Any] | None = None
 
 
+class CompletionRequest(Struct, frozen=True):
+    """POST /v1/completions."""
+
+    prompt: str | list[Any]
+    model: str = ""
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    suffix: str | None = None
+    echo: bool | None = None
+    n: int | None = None
+    best_of: int | None = None
+    user: str | None = None
+
+
 class InputItem(Struct, frozen=True):
     """A message, a call, or the result of a call."""
 
@@ -151,7 +162,7 @@ class EmbeddingsRequest(Struct, frozen=True):
 
 
 class ClientMessage(Struct, frozen=True):
-    """One message. Pictures are data URLs that are not decoded yet."""
+    """One message. Pictures are URLs that were not read yet."""
 
     role: Role
     text: str = ""
@@ -290,7 +301,7 @@ def _content(content: Content, where: str) -> tuple[str, tuple[str, ...]]:
             pictures.append(_address(part, f"{where}.content[{index}]"))
         else:
             what = f"{where}.content[{index}]: {part.type[:40]!r}"
-            raise BadRequest(f"{what} is not supported", hint="text, or image_url")
+            raise BadRequest(f"{what} is not supported", hint=_INSTEAD.get(part.type, "text, or image_url"))
     return "\n".join(text for text in texts if text), tuple(pictures)
 
 
@@ -303,20 +314,3 @@ def _address(part: ContentPart, where: str) -> str:
 
 def _call_text(call: ChatToolCall) -> str:
     return f"{call.function.name}({call.function.arguments})" if call.function else call.type
-
-
-async def decode_pictures(urls: Sequence[str]) -> tuple[Image, ...]:
-    """Raises BadRequest for what is not a picture, and for one that would have to be fetched."""
-    return tuple([await asyncio.to_thread(_picture, url) for url in urls])
-
-
-def _picture(url: str) -> Image:
-    kind, comma, data = url.partition(",")
-    if not kind.lower().startswith("data:"):
-        raise BadRequest(f"the picture {url[:80]!r} is not fetched", hint="send it as a data: URL")
-    if not comma or not kind.lower().endswith(";base64"):
-        raise BadRequest("a data: URL without base64", hint="data:image/png;base64,…")
-    try:
-        return fit_image(base64.b64decode(data, validate=True))
-    except binascii.Error:
-        raise BadRequest("the data: URL of a picture is not base64", hint="data:image/png;base64,…") from None

@@ -19,7 +19,15 @@ from starlette.routing import BaseRoute, Route
 
 from palinurus.domain.errors import EmbedderError, NotOffered, PalinurusError
 from palinurus.extensions.openai_api.anthropic import MESSAGES, MessagesRequest, answer_messages
-from palinurus.extensions.openai_api.endpoints import CHAT, RESPONSES, complete, respond, show_response
+from palinurus.extensions.openai_api.endpoints import (
+    CHAT,
+    RESPONSES,
+    TEXT,
+    complete,
+    complete_text,
+    respond,
+    show_response,
+)
 from palinurus.extensions.openai_api.errors import (
     ApiError,
     ErrorBody,
@@ -28,7 +36,12 @@ from palinurus.extensions.openai_api.errors import (
     error_response,
     openai_body,
 )
-from palinurus.extensions.openai_api.messages import ChatRequest, EmbeddingsRequest, ResponsesRequest
+from palinurus.extensions.openai_api.messages import (
+    ChatRequest,
+    CompletionRequest,
+    EmbeddingsRequest,
+    ResponsesRequest,
+)
 from palinurus.extensions.openai_api.run import agent_named, header, model_names
 from palinurus.gateway.auth.guard import Principal, known_scopes
 from palinurus.gateway.http.app import JSON, RouteDoc, RouteProvider, authenticate, read_json, reply
@@ -82,8 +95,13 @@ async def embed(gateway: GatewayContext, request: Request) -> Response:
 
 def _texts(wanted: EmbeddingsRequest) -> list[str]:
     texts = [wanted.input] if isinstance(wanted.input, str) else wanted.input
+    if any(isinstance(text, int | list) for text in texts):
+        message = (
+            "input holds token ids, which are not read here: send texts (LangChain: check_embedding_ctx_length=False)"
+        )
+        raise ApiError(400, message, param="input")
     if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
-        raise ApiError(400, "input must be a text or a list of texts, not empty and not tokens", param="input")
+        raise ApiError(400, "input must be a text or a list of texts, none of them empty", param="input")
     if len(texts) > MOST_TEXTS or sum(map(len, texts)) > MOST_EMBEDDED:
         raise ApiError(400, f"at most {MOST_TEXTS} texts of {MOST_EMBEDDED:,} characters together", param="input")
     return [str(text) for text in texts]
@@ -139,6 +157,7 @@ def _model(gateway: GatewayContext, name: str) -> ApiModel:
 
 ENDPOINTS: dict[RouteDoc, Served] = {
     RouteDoc("POST", CHAT, "Send a message to an agent.", "write", ChatRequest, gives=(JSON, SSE)): complete,
+    RouteDoc("POST", TEXT, "The same, as text alone.", "write", CompletionRequest, gives=(JSON, SSE)): complete_text,
     RouteDoc("POST", RESPONSES, "The same, as a response.", "write", ResponsesRequest, gives=(JSON, SSE)): respond,
     RouteDoc("GET", f"{RESPONSES}/{{response}}", "A response again.", "read", result=dict[str, Any]): show_response,
     RouteDoc(
@@ -155,6 +174,7 @@ ENDPOINTS: dict[RouteDoc, Served] = {
 
 def routes(gateway: GatewayContext) -> list[BaseRoute]:
     off = {CHAT: "" if gateway.endpoints.chat_completions else "chatCompletions"}
+    off[TEXT] = off[CHAT]
     off[RESPONSES] = "" if gateway.endpoints.responses else "responses"
     off[f"{RESPONSES}/{{response}}"] = off[RESPONSES]
     off[MESSAGES] = "" if gateway.endpoints.messages else "messages"

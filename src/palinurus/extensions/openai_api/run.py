@@ -21,13 +21,15 @@ from palinurus.dispatch.agents import Agents
 from palinurus.dispatch.runs import Run
 from palinurus.domain.envelope import Inbound
 from palinurus.domain.errors import BadRequest, NotFound
-from palinurus.domain.keys import SessionKey
-from palinurus.domain.messages import ContextNote, ToolResult
+from palinurus.domain.keys import ONE_OFF, SessionKey
+from palinurus.domain.messages import ContextNote, ReplyFormat, ToolResult
 from palinurus.domain.tool import ToolSpec
 from palinurus.extensions.openai_api import messages
 from palinurus.extensions.openai_api.client_tools import check_tools, find_answers
 from palinurus.extensions.openai_api.errors import ApiError
 from palinurus.extensions.openai_api.messages import ClientMessage
+from palinurus.extensions.openai_api.pictures import read_pictures
+from palinurus.extensions.openai_api.reply_format import describe_format
 from palinurus.gateway.websocket.methods import GatewayContext
 from palinurus.operations.services import Services
 from palinurus.providers.provider import ANY_TOOL
@@ -125,12 +127,12 @@ def choose_target(model: str, user: str, headers: Mapping[str, str], agents: Age
     if user:
         digest = hashlib.sha256(user.encode("utf-8", "replace")).hexdigest()[:32]
         return SessionTarget(SessionKey.parse(f"agent:{agent}:openai-user:{digest}"), lasting=True)
-    return SessionTarget(SessionKey.parse(f"agent:{agent}:openai:{fresh}"), lasting=False)
+    return SessionTarget(SessionKey.parse(f"agent:{agent}:{ONE_OFF}:{fresh}"), lasting=False)
 
 
 def target_of_session(key: SessionKey) -> SessionTarget:
     """The target of an earlier request, by its session."""
-    return SessionTarget(key, lasting=not (key.kind == "named" and key.peer.startswith("openai:")))
+    return SessionTarget(key, lasting=not key.is_one_off)
 
 
 def _check_agent(agent: str, agents: Agents) -> None:
@@ -163,6 +165,7 @@ class RunRequest(Struct, frozen=True):
     user: str = ""
     choice: ToolChoice = None
     continues: SessionKey | None = None  # the session of a previous response
+    form: ReplyFormat | None = None
 
 
 def forget_reply(_: str) -> None:
@@ -176,6 +179,7 @@ class StartedRun(Struct, frozen=True):
     stops_with_client: bool
     on_reply: Callable[[str], None] = forget_reply
     """Is given the reply of a good run, as the client gets it. Neither blocks nor raises."""
+    form: ReplyFormat | None = None  # what the reply is checked for
 
 
 async def start_run(gateway: GatewayContext, request: Request, wanted: RunRequest) -> StartedRun:
@@ -189,12 +193,15 @@ async def start_run(gateway: GatewayContext, request: Request, wanted: RunReques
     if answers:
         target = target_of_session(answers.run.key)
         texts = [each for each in wanted.history.new if each.role == "user"]  # sent along with the results
-        message = await _message(messages.new_message(texts) if texts else messages.NewMessage(""), answers.results)
+        added = messages.new_message(texts) if texts else messages.NewMessage("")
+        message = await _message(gateway.services, added, answers.results)
     else:
         known = None if target.lasting or wanted.continues else conversations.take(target.key.agent, said)
+        if known and await gateway.services.sessions.find(known) is None:
+            known = None  # archived since
         target = target_of_session(known) if known else target
         new = wanted.history.new if known else await _unknown_messages(gateway, target, wanted)
-        message = await _message(messages.new_message(new))
+        message = await _message(gateway.services, messages.new_message(new))
     key = _idempotency_key(request)
     tools = check_tools(wanted.tools)
     message = msgspec.structs.replace(
@@ -202,15 +209,16 @@ async def start_run(gateway: GatewayContext, request: Request, wanted: RunReques
         idempotency_key=f"{CHANNEL}:{key or gateway.new_id()}",
         session_key=str(target.key),
         attended=target.lasting,
-        notes=(*_instructions(wanted.history.instructions), *message.notes),
+        notes=(*_instructions(_requests(wanted)), *message.notes),
         model=requested_model(request.headers),
         client_tools=tools,
         tool_choice=_forced_tool(wanted.choice, tools),
+        reply_format=wanted.form,
     )
     run = await gateway.services.dispatcher.submit(message)
     if target.lasting or wanted.continues:
-        return StartedRun(run, stops_with_client=not target.lasting and not key)
-    return StartedRun(run, not key, partial(conversations.put, run.key, said))
+        return StartedRun(run, stops_with_client=not target.lasting and not key, form=wanted.form)
+    return StartedRun(run, not key, partial(conversations.put, run.key, said), wanted.form)
 
 
 def _target(gateway: GatewayContext, request: Request, wanted: RunRequest) -> SessionTarget:
@@ -228,9 +236,9 @@ async def _unknown_messages(
     return wanted.history.new
 
 
-async def _message(new: messages.NewMessage, results: tuple[ToolResult, ...] = ()) -> Inbound:
+async def _message(services: Services, new: messages.NewMessage, results: tuple[ToolResult, ...] = ()) -> Inbound:
     notes = (ContextNote("history", new.history, HISTORY, origin=new.origin),) if new.history else ()
-    images = await messages.decode_pictures(new.pictures) if new.pictures else ()
+    images = await read_pictures(services, new.pictures) if new.pictures else ()
     return Inbound(new.text, "", images, channel=CHANNEL, notes=notes, plain=True, results=results)
 
 
@@ -251,9 +259,10 @@ def _idempotency_key(request: Request) -> str:
     return key
 
 
-def add_requests(instructions: str, choice: ToolChoice, form: dict[str, Any] | None) -> str:
+def _requests(wanted: RunRequest) -> str:
     """The instructions of a client, with those that follow from its parameters."""
-    return "\n\n".join(part for part in (instructions, _tool_choice_text(choice), _format_text(form)) if part)
+    parts = (wanted.history.instructions, _tool_choice_text(wanted.choice), describe_format(wanted.form))
+    return "\n\n".join(part for part in parts if part)
 
 
 def _tool_choice_text(choice: ToolChoice) -> str:
@@ -277,14 +286,3 @@ def _forced_tool(choice: ToolChoice, tools: Collection[ToolSpec]) -> str:
     if name and name not in {spec.name for spec in tools}:
         raise BadRequest(f"tool_choice names {name[:64]!r}, which is not one of the tools", hint="send it in tools")
     return name or (ANY_TOOL if choice == "required" and tools else "")
-
-
-def _format_text(form: dict[str, Any] | None) -> str:
-    kind = (form or {}).get("type")
-    if kind == "json_object":
-        return "Answer with one JSON object and nothing else."
-    if form is None or kind != "json_schema":
-        return ""
-    wrapper = form.get("json_schema") if isinstance(form.get("json_schema"), dict) else form
-    schema = msgspec.json.encode((wrapper or {}).get("schema") or {}).decode()
-    return f"Answer with one JSON value and nothing else. It must match this JSON Schema:\n{schema}"

@@ -21,6 +21,7 @@ from starlette.types import Receive, Scope, Send
 from palinurus.dispatch.runs import Run
 from palinurus.domain.events import AssistantDelta, Lifecycle, Notice, RunEvent, RunResult, ToolStarted
 from palinurus.extensions.openai_api.errors import ApiError, error_of_result, error_response
+from palinurus.extensions.openai_api.reply_format import read_formed_reply
 from palinurus.extensions.openai_api.run import StartedRun
 
 log = logging.getLogger(__name__)
@@ -112,10 +113,23 @@ async def whole_answer(started: StartedRun, writer: RunWriter, request: Request)
                 _stop_unread(started)
                 return NoResponse()
     headers = {"x-request-id": started.run.id}
-    _remember(started, result, result.text)
-    if error := error_of_result(result):
+    result, error = _checked(started, result)
+    if error is not None:
         return error_response(error, headers, writer.refuse)
+    _remember(started, result, result.text)
     return Response(msgspec.json.encode(writer.whole(result)), 200, headers, media_type="application/json")
+
+
+def _checked(started: StartedRun, result: RunResult) -> tuple[RunResult, ApiError | None]:
+    """The result with its text in the requested form, or the error that the client gets instead."""
+    error = error_of_result(result)
+    if error or started.form is None or result.calls or result.error_kind or result.stop_reason == "length":
+        return result, error
+    try:
+        text = read_formed_reply(started.form, result.text)
+    except ApiError as refused:
+        return result, refused
+    return msgspec.structs.replace(result, text=text), None
 
 
 def _remember(started: StartedRun, result: RunResult, text: str) -> None:
@@ -167,7 +181,7 @@ class EventStream(Response):
                 await self._write(send, self._lead() + self._writer.say(text))
 
     async def _end(self, result: RunResult, text: str, send: Send) -> ApiError | None:
-        error = error_of_result(result)
+        result, error = _checked(self._started, result)
         if error is not None and not self._begun and not text:
             return error
         if not self._has_text and error is None:
@@ -181,6 +195,8 @@ class EventStream(Response):
     def _text(self, news: Sequence[RunEvent]) -> str:
         """The text in these events. After a tool call a new paragraph begins."""
         pieces: list[str] = []
+        if self._started.form is not None:
+            return ""  # it is checked first
         for event in news:
             if isinstance(event, AssistantDelta):
                 pieces += (self._break, event.text) if self._break else (event.text,)

@@ -10,7 +10,10 @@ from palinurus.runtime.extensions import App
 
 
 def register(app: App) -> None:
-    for name in ("list", "info", "enable", "disable"):
-        app.operation(f"{__name__}.operations:{name}_plugin{'s' if name == 'list' else ''}", f"plugins.{name}")
+    for name in ("info", "enable", "disable", "prepare", "install", "uninstall", "new"):
+        app.operation(f"{__name__}.operations:{name}_plugin", f"plugins.{name}")
+    app.operation(f"{__name__}.operations:list_plugins", "plugins.list")
+    app.operation(f"{__name__}.operations:lock_plugins", "plugins.lock")
+    app.operation(f"{__name__}.operations:check_all_plugins", "plugins.doctor")
     app.command("plugins", f"{__name__}.commands:plugins")
     app.doctor_check(f"{__name__}.operations:check_plugins")

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from palinurus.domain.errors import BadRequest, NotOffered, PalinurusError
 from palinurus.domain.tool import Tool, ToolOutput, ToolRun, failed
+from palinurus.extensions.plugins.fetch import PluginFetcher
 from palinurus.extensions.plugins.find import FoundPlugin
 from palinurus.extensions.plugins.schema import with_defaults
 from palinurus.operations.table import Operation
@@ -38,7 +39,9 @@ class Reports(Protocol):
 class PluginApp(App):
     """App, and what is the plugin's own."""
 
-    def __init__(self, plugin_id: str, config: Mapping[str, Any], data_folder: Path, folder: Path) -> None:
+    def __init__(
+        self, plugin_id: str, config: Mapping[str, Any], data_folder: Path, folder: Path, fetcher: PluginFetcher
+    ) -> None:
         super().__init__()
         self.id = plugin_id
         self.config = config
@@ -46,7 +49,8 @@ class PluginApp(App):
         self.folder = folder
         """Where its files are."""
         self.log = logging.getLogger(f"palinurus.plugin.{plugin_id}")
-        self.shutdowns: list[Callable[[], Awaitable[None]]] = []
+        self.fetch = fetcher.fetch
+        """`await app.fetch(url)`: one request to a host of the manifest, through the guard of the web tools."""
         self._data_folder = data_folder
 
     @property
@@ -56,9 +60,10 @@ class PluginApp(App):
         return self._data_folder
 
 
-def plugin_app(found: FoundPlugin, data_folder: Path) -> PluginApp:
+def plugin_app(found: FoundPlugin, data_folder: Path, allow_private: tuple[str, ...]) -> PluginApp:
     config = with_defaults(found.manifest.config_schema, found.entry.config)
-    return PluginApp(found.id, config, data_folder, found.folder)
+    fetcher = PluginFetcher(found.id, found.manifest.hosts, allow_private)
+    return PluginApp(found.id, config, data_folder, found.folder, fetcher)
 
 
 def run_with_limit(work: Callable[[], T], seconds: float, name: str) -> T:

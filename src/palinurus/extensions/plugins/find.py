@@ -23,7 +23,8 @@ from palinurus.config.agents import agent_ids, agent_settings
 from palinurus.config.home import Home
 from palinurus.config.load import LoadedConfig
 from palinurus.domain.errors import BadRequest
-from palinurus.extensions.plugins.index import HealthFile, InstalledPlugin, PluginHealth, Tier, load_index
+from palinurus.domain.hooks import BEFORE_TOOL, BOOTSTRAP
+from palinurus.extensions.plugins.index import HealthFile, InstalledPlugin, PluginHealth, Tier, digest_of, load_index
 from palinurus.extensions.plugins.manifest import PluginManifest, find_manifest, read_manifest
 from palinurus.extensions.plugins.schema import check_settings
 from palinurus.extensions.plugins.settings import PluginEntry, PluginSettings
@@ -64,10 +65,13 @@ class FoundPlugin(Struct, frozen=True):
         return (self.entry.isolation or self.manifest.isolation) == "process"
 
 
-def find_plugins(home: Home, loaded: LoadedConfig) -> list[FoundPlugin]:
-    """All that are installed or named in the config. Raises StorageDamaged."""
+def find_plugins(home: Home, loaded: LoadedConfig, *, thorough: bool = False) -> list[FoundPlugin]:
+    """All that are installed or named in the config; `thorough`: those in workspaces as well, none of which is used.
+
+    Raises StorageDamaged.
+    """
     settings = loaded.config.section(PluginSettings)
-    found = sorted(_all(home, loaded, settings), key=lambda each: (_ORDER[each.tier], each.id))
+    found = sorted(_all(home, loaded, settings, thorough), key=lambda each: (_ORDER[each.tier], each.id))
     if not found:
         return []
     health = HealthFile(home).load()
@@ -85,18 +89,25 @@ def find_plugins(home: Home, loaded: LoadedConfig) -> list[FoundPlugin]:
     return _with_slots(_with_requirements(judged), settings)
 
 
-def _all(home: Home, loaded: LoadedConfig, settings: PluginSettings) -> Iterator[FoundPlugin]:
-    workspaces = [
-        os.path.realpath(agent_settings(loaded.config, home, each).workspace) for each in agent_ids(loaded.config)
-    ]
+def workspace_roots(home: Home, loaded: LoadedConfig) -> list[str]:
+    """The real paths of all workspaces: where agents can write."""
+    workspaces = (agent_settings(loaded.config, home, each).workspace for each in agent_ids(loaded.config))
+    return list(dict.fromkeys(map(os.path.realpath, workspaces)))
+
+
+def _all(home: Home, loaded: LoadedConfig, settings: PluginSettings, thorough: bool) -> Iterator[FoundPlugin]:
+    workspaces = workspace_roots(home, loaded)
     base = home.root if home.ours else home.config_path.parent
     for place in settings.paths:
         for folder in plugin_folders(home.expand(place, base)):
             inside = any(f"{os.path.realpath(folder)}/".startswith(f"{each}/") for each in workspaces)
             why = f"an agent can write there: `pal plugins install {folder}` takes it as it is now"
             yield read_plugin(folder, "config", (why,) if inside else ())
-    for installed in load_index(home).plugins.values():
-        yield _from_index(installed)
+    installed = load_index(home).plugins
+    yield from map(_from_index, installed.values())
+    for place in workspaces if thorough else ():
+        for folder in plugin_folders(Path(place, "plugins")) if Path(place, "plugins").is_dir() else ():
+            yield from _in_workspace(folder, installed)
 
 
 def plugin_folders(place: Path) -> list[Path]:
@@ -123,6 +134,22 @@ def _from_index(installed: InstalledPlugin) -> FoundPlugin:
     )  # fmt: skip
 
 
+def _in_workspace(folder: Path, installed: Mapping[str, InstalledPlugin]) -> Iterator[FoundPlugin]:
+    """One that nobody has enabled, or that is another one now."""
+    found = read_plugin(folder, "workspace")
+    known = installed.get(found.id)
+    how = f"`pal plugins install {folder}` shows what it asks for and takes exactly this content"
+    if known is None:
+        yield msgspec.structs.replace(found, reasons=(*found.reasons, f"an agent may have written it: {how}"))
+    elif known.source == str(folder):
+        try:
+            same = digest_of(folder) == known.digest
+        except BadRequest:
+            same = False
+        if not same:
+            yield msgspec.structs.replace(found, reasons=(f"changed since it was installed: {how}",))
+
+
 def _switch_on(plugin_id: str) -> str:
     return f"switched off: `pal plugins enable {plugin_id}`"
 
@@ -141,8 +168,24 @@ def _why_off(found: FoundPlugin, settings: PluginSettings) -> Iterator[str]:
         yield f"disabled after it failed ({found.health.trouble}): {cure}"
 
 
+def _beyond_isolation(manifest: PluginManifest) -> list[str]:
+    """What works in our own process only."""
+    has = manifest.capabilities
+    more = {
+        "operations": has.operations, "commands": has.commands, "jobs": has.jobs, "routes": has.routes,
+        "services": has.services, "text in prompts": has.prompt_sections, "doctor checks": has.doctor_checks,
+        "providers": has.providers, "embedders": has.embedders, "slots": manifest.slots, "channels": manifest.channels,
+        "MCP servers": manifest.mcp_servers,
+    }  # fmt: skip
+    return [what for what, given in more.items() if given] + [
+        each for each in has.hooks if each in (BEFORE_TOOL, BOOTSTRAP)
+    ]
+
+
 def _why_unmet(found: FoundPlugin, loaded: LoadedConfig) -> Iterator[str]:
     needs = found.manifest.requires
+    if found.is_isolated and (more := _beyond_isolation(found.manifest)):
+        yield f"isolated plugins have tools, slash commands and hooks that observe; it also has {', '.join(more)}"
     if needs.palinurus and not fits_version(__version__, needs.palinurus):
         yield f"it needs Palinurus {needs.palinurus}, and this is {__version__}"
     if bins := [name for name in needs.bins if shutil.which(name, path=loaded.env.get("PATH")) is None]:

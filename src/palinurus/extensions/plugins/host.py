@@ -10,6 +10,7 @@ import importlib
 import logging
 import sys
 import time
+from collections.abc import Mapping
 from functools import partial
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -25,6 +26,7 @@ from palinurus.extensions.plugins.find import FoundPlugin, find_plugins
 from palinurus.extensions.plugins.index import HealthFile, digest_of, plugins_folder
 from palinurus.parts import Extension
 from palinurus.runtime.extensions import LOADED, App, FoundRows
+from palinurus.tools.settings import FetchSettings
 
 log = logging.getLogger(__name__)
 REGISTER_SECONDS = 20.0  # for the import of a plugin and its register()
@@ -48,6 +50,8 @@ class PluginHost:
         self.loaded: dict[str, LoadedPlugin] = {}
         self.disabled: dict[str, str] = {}  # in this process, and why
         self.home: Home | None = None
+        self.env: Mapping[str, str] = {}
+        self.allow_private: tuple[str, ...] = ()  # hosts of this machine that plugins may reach
 
     def find_rows(self, home: Home, loaded: LoadedConfig) -> FoundRows:
         health = HealthFile(home)
@@ -57,7 +61,8 @@ class PluginHost:
         if used != self.plugins or self.home is None or self.home.root != home.root:
             self.loaded = {name: each for name, each in self.loaded.items() if used.get(name) == self.plugins.get(name)}
             self.disabled = {name: why for name, why in self.disabled.items() if name in used}
-        self.plugins, self.home = used, home
+        self.plugins, self.home, self.env = used, home, loaded.env
+        self.allow_private = loaded.config.section(FetchSettings).allow_private
         return FoundRows(tuple(map(_row, used.values())), _config_of(used.values()))
 
     def load(self, plugin_id: str) -> App:
@@ -80,9 +85,10 @@ class PluginHost:
         return app
 
     def _register(self, found: FoundPlugin) -> App:
-        assert self.home is not None  # noqa: S101  asked by load
-        data_folder = plugins_folder(self.home) / "data" / found.id
-        own = plugin_app(found, data_folder)
+        home = self.home
+        assert home is not None  # noqa: S101  asked by load
+        data_folder = plugins_folder(home) / "data" / found.id
+        own = plugin_app(found, data_folder, self.allow_private)
 
         def work() -> App:
             if found.digest and found.root is not None and digest_of(found.root) != found.digest:
@@ -90,7 +96,12 @@ class PluginHost:
                     "its files have changed since it was installed",
                     hint=f"`pal plugins update {found.id}` shows what it asks for now",
                 )
-            import_plugin(found).register(own)
+            if found.is_isolated:
+                from palinurus.extensions.plugins.isolated import register_isolated  # only where there is one
+
+                register_isolated(home, found, self.env, own)
+            else:
+                import_plugin(found).register(own)
             if more := sorted(undeclared(found, own)):
                 raise BadRequest(f"it registers what its manifest does not declare: {', '.join(more)}")
             return GuardedParts(found, self).of(own)
@@ -200,7 +211,9 @@ def _config_of(used: Any) -> dict[str, Any]:
         for each in used if not each.is_isolated
         for name, entry in each.manifest.mcp_servers.items()
     }  # fmt: skip
+    memory = next((each.id for each in used if "memory" in each.slots), "")
     return {
+        **({"plugins": {"slots": {"memory": memory}}} if memory else {}),
         **({"skills": {"load": {"extraDirs": skills}}} if skills else {}),
         **({"mcp": {"servers": servers}} if servers else {}),
     }

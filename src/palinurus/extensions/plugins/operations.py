@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -11,9 +13,19 @@ from msgspec import Struct
 from palinurus.config.home import Home
 from palinurus.config.load import LoadedConfig, load_config
 from palinurus.domain.errors import BadRequest, NotFound
-from palinurus.extensions.plugins.find import FoundPlugin, find_plugins
+from palinurus.extensions.plugins.find import FoundPlugin, find_plugins, read_plugin, workspace_roots
 from palinurus.extensions.plugins.host import PLUGIN_HOST
-from palinurus.extensions.plugins.index import HealthFile, change_index, digest_of, load_index
+from palinurus.extensions.plugins.index import (
+    HealthFile,
+    InstalledPlugin,
+    Tier,
+    change_index,
+    digest_of,
+    load_index,
+)
+from palinurus.extensions.plugins.install import install_staged, remove_plugin, stage_plugin
+from palinurus.extensions.plugins.scaffold import write_scaffold
+from palinurus.extensions.plugins.settings import PluginEntry
 from palinurus.operations.config import set_option
 from palinurus.operations.operation import operation
 from palinurus.operations.services import Services
@@ -46,6 +58,10 @@ class PluginInfo(Struct, frozen=True, rename="camel", omit_defaults=True):
     hooks: tuple[str, ...] = ()  # in the order in which they are called
     digest: str = ""
     data: str = ""  # where it keeps its own files
+
+
+class PluginChecks(Struct, frozen=True):
+    checks: tuple[Check, ...]
 
 
 class PluginList(Struct, frozen=True):
@@ -168,7 +184,134 @@ async def find_plugin(services: Services, plugin: str) -> FoundPlugin:
 
 async def _find_all(services: Services) -> list[FoundPlugin]:
     loaded = await asyncio.to_thread(load_config, services.home, services.env)  # it may have just been changed
-    return await asyncio.to_thread(find_plugins, services.home, loaded)
+    return await asyncio.to_thread(find_plugins, services.home, loaded, thorough=True)
+
+
+class PluginPreview(Struct, frozen=True):
+    """What would be installed, before anything of it has run."""
+
+    plugin: PluginInfo
+    digest: str
+    source: str
+    replaces: str = ""  # the version that is installed now
+    more: tuple[str, ...] = ()  # what it asks for and that one does not
+
+
+class RemovedPlugin(Struct, frozen=True):
+    id: str
+    data: str = ""  # what it has stored, which is kept
+    config: str = ""  # what the config still says of it
+
+
+class PinnedPlugin(Struct, frozen=True):
+    id: str
+    version: str
+    source: str
+    sha256: str
+    holds: bool  # whether its files still have this digest
+
+
+class PluginLock(Struct, frozen=True):
+    plugins: tuple[PinnedPlugin, ...]
+
+
+class CreatedPlugin(Struct, frozen=True):
+    folder: str
+    files: tuple[str, ...]
+
+
+@operation("plugins.prepare", scope="admin", local=True)
+def prepare_plugin(services: Services, source: Annotated[str, "A folder, a wheel, or a name."]) -> PluginPreview:
+    """Fetch a plugin and show what it asks for. Nothing of it is run, and nothing is installed yet."""
+    staged = stage_plugin(services.home, source)
+    found = read_plugin(staged.folder, _tier_of(services, source))
+    if found.reasons:
+        raise BadRequest("; ".join(found.reasons))
+    before = load_index(services.home).plugins.get(found.id)
+    info = plugin_info(services.home, found)
+    known = asks(FoundPlugin(before.manifest, before.tier, found.folder, None)) if before else ()
+    more = tuple(each for each in info.asks if each not in known) if before else ()
+    return PluginPreview(info, staged.digest, source, before.manifest.version or "?" if before else "", more)
+
+
+@operation("plugins.install", scope="admin", local=True)
+async def install_plugin(
+    services: Services,
+    source: Annotated[str, "A folder, a wheel, or a name."],
+    digest: Annotated[str, "Of what was shown by plugins.prepare."],
+) -> PluginInfo:
+    """Install what was prepared and shown, and use it."""
+    tier = _tier_of(services, source)
+    now = services.clock.now_ms()
+    record = await asyncio.to_thread(install_staged, services.home, digest, source, tier, now)
+    return plugin_info(services.home, await find_plugin(services, record.manifest.id))
+
+
+@operation("plugins.uninstall", scope="admin", local=True)
+async def uninstall_plugin(services: Services, plugin: PluginId) -> RemovedPlugin:
+    """Remove a plugin that was installed. What it has stored is kept, and named.
+
+    Example:
+      pal plugins uninstall weather
+    """
+    found = await find_plugin(services, plugin)
+    data = await asyncio.to_thread(remove_plugin, services.home, found.id)
+    said = f"plugins.entries.{found.id}" if found.entry != PluginEntry() else ""
+    return RemovedPlugin(found.id, str(data or ""), said)
+
+
+@operation("plugins.lock", scope="read")
+async def lock_plugins(services: Services) -> PluginLock:
+    """Show what is installed with the digest of its files, and whether they still have it.
+
+    Examples:
+      pal plugins lock
+      pal plugins lock --json > plugins.lock.json
+    """
+    installed = await asyncio.to_thread(load_index, services.home)
+    return PluginLock(tuple([await asyncio.to_thread(_pinned, each) for each in installed.plugins.values()]))
+
+
+@operation("plugins.new", scope="admin", local=True, needs_home=False)
+def new_plugin(
+    services: Services,
+    name: Annotated[str, "Its name: lower-case letters, digits and _."],
+    folder: Annotated[str, "Where it is written. Default: a folder of its name, here."] = "",
+) -> CreatedPlugin:
+    """Write a new plugin that works as it is: a manifest, a module with a tool and a slash command, and tests.
+
+    Example:
+      pal plugins new tides
+    """
+    place = Path(folder or name).absolute()
+    return CreatedPlugin(str(place), tuple(write_scaffold(place, name)))
+
+
+@operation("plugins.doctor", scope="read")
+async def check_all_plugins(services: Services) -> PluginChecks:
+    """Say what is wrong with plugins, which is at fault, and what helps.
+
+    Example:
+      pal plugins doctor
+    """
+    loaded = await asyncio.to_thread(load_config, services.home, services.env)
+    return PluginChecks(tuple(await asyncio.to_thread(check_plugins, services.home, loaded)))
+
+
+def _pinned(each: InstalledPlugin) -> PinnedPlugin:
+    try:
+        holds = digest_of(Path(each.root or each.folder)) == each.digest
+    except BadRequest:
+        holds = False
+    return PinnedPlugin(each.manifest.id, each.manifest.version, each.source, each.digest, holds)
+
+
+def _tier_of(services: Services, source: str) -> Tier:
+    """A folder in a workspace is what an agent may have written."""
+    real = os.path.realpath(source)
+    loaded = load_config(services.home, services.env)
+    inside = [root for root in workspace_roots(services.home, loaded) if f"{real}/".startswith(f"{root}/")]
+    return "workspace" if inside else "global"
 
 
 def check_plugins(home: Home, loaded: LoadedConfig | None) -> list[Check]:

@@ -44,4 +44,6 @@ def register(app: App) -> None:
     for name in ("status", "run", "enable", "disable", "wake"):
         function = "show_heartbeats" if name == "status" else f"{name}_heartbeat"
         app.operation(f"{__name__}.heartbeat_operations:{function}", f"heartbeat.{name}")
+    app.operation(f"{__name__}.heartbeat_operations:wake_agent", "wake")
+    app.operation(f"{__name__}.heartbeat_operations:show_last_heartbeat", "last-heartbeat")
     app.command("heartbeat", f"{__name__}.heartbeat_commands:heartbeat")

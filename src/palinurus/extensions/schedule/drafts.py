@@ -78,6 +78,19 @@ class CronDraft(Struct, frozen=True, rename="camel", omit_defaults=True):
     catch_up: CatchUp | Literal[""] = ""
 
 
+class CronJobState(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The same as OpenClaw has it."""
+
+    next_run_at_ms: int | None = None
+    running_at_ms: int = 0
+    last_run_at_ms: int = 0
+    last_run_status: str = ""  # ok | error | skipped
+    last_status: str = ""
+    last_error: str = ""
+    last_duration_ms: int = 0
+    consecutive_errors: int = 0
+
+
 class CronJobInfo(Struct, frozen=True, rename="camel"):
     """A cron job as it is shown. Times are those of the home."""
 
@@ -96,6 +109,9 @@ class CronJobInfo(Struct, frozen=True, rename="camel"):
     delete_after_run: bool
     description: str
     created_at_ms: int
+    updated_at_ms: int
+    wake_mode: str
+    state: CronJobState
     next_run_at: str | None  # ISO
     next_run_at_ms: int | None
     next_run: str  # for people
@@ -217,6 +233,9 @@ def info_of(services: Services, cron: CronJob) -> CronJobInfo:
         cron.delete_after_run,
         cron.description,
         cron.created_at_ms,
+        cron.updated_at_ms,
+        "now",
+        _state_of(cron, at),
         iso_time(at, zone) if at else None,
         at or None,
         moment_words(at, zone) if at else "",
@@ -232,6 +251,12 @@ def info_of(services: Services, cron: CronJob) -> CronJobInfo:
         cron.sources,
         cron.origin == Origin.OUTSIDE,
     )
+
+
+def _state_of(cron: CronJob, at: int) -> CronJobState:
+    state, ended = cron.state, {"ran": "ok", "failed": "error"}.get(cron.state.last_status, cron.state.last_status)
+    past = (state.running_at_ms, state.last_run_at_ms, ended, ended, state.last_error, state.last_duration_ms)
+    return CronJobState(at or None, *past, state.consecutive_errors)
 
 
 def text_of(payload: Payload) -> str:

@@ -203,6 +203,41 @@ async def wake_heartbeat(
     return WokenHeartbeat(agent_id, note.id, mode)
 
 
+class Woken(Struct, frozen=True):
+    ok: bool = True
+
+
+@operation("wake", scope="write", strict=False, repeatable=True)
+async def wake_agent(
+    services: Services,
+    text: str,
+    mode: Literal["now", "next-heartbeat"] = "now",
+    agent_id: str = "",
+    idempotency_key: str = "",
+) -> Woken:
+    """OpenClaw's name for heartbeat.wake."""
+    await wake_heartbeat(services, LOCAL, idempotency_key, text=text, mode=mode, agent=agent_id)
+    return Woken()
+
+
+class LastHeartbeat(Struct, frozen=True, rename="camel", omit_defaults=True):
+    ts: int
+    status: str  # sent | ok-token: nothing to say | skipped | failed
+    reason: str = ""
+
+
+@operation("last-heartbeat", scope="read", strict=False)
+async def show_last_heartbeat(services: Services, agent_id: str = "") -> LastHeartbeat | None:
+    """How the last heartbeat ended, in OpenClaw's shape; null when there was none."""
+    info = await _info(services, _agent(services, agent_id))
+    if info.last_at_ms is None:
+        return None
+    ended = info.last_status or "skipped"
+    return LastHeartbeat(
+        info.last_at_ms, ended if ended != "ran" else "ok-token" if info.quiet_beats else "sent", info.last_reason
+    )
+
+
 def _agent(services: Services, agent: str) -> str:
     """Raises NotFound."""
     return known_agent(services.config, agent or None)

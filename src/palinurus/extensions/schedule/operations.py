@@ -48,10 +48,15 @@ DAY_MS = 86_400_000
 CronRef = Annotated[str, Metavar("ID|NAME")]
 
 
-class CronJobList(Struct, frozen=True):
+class CronJobList(Struct, frozen=True, rename="camel"):
     jobs: tuple[CronJobInfo, ...]  # what is due first comes first
     paused: bool
     total: int  # of all that there are
+    offset: int
+    limit: int
+    has_more: bool
+    next_offset: int | None
+    snapshot_revision: str  # another one: the list has changed between two pages
 
 
 class CronRunList(Struct, frozen=True):
@@ -93,6 +98,8 @@ async def list_cron_jobs(
     services: Services,
     include_disabled: Annotated[bool, "Also those that are disabled."] = True,
     agent_id: Annotated[AgentRef, "Only those of this agent."] = "",
+    limit: Annotated[int, Meta(ge=1, le=MOST_LISTED), "Maximum number."] = MOST_LISTED,
+    offset: Annotated[int, Meta(ge=0, le=2**31), "How many to leave out."] = 0,
 ) -> CronJobList:
     """List cron jobs and reminders: when each is due, how it went last, what it cost.
 
@@ -101,12 +108,14 @@ async def list_cron_jobs(
       pal cron list --json
     """
     agent = agent_id.strip().lower()
-    found, total = await store_of(services).listed(agent, MOST_LISTED, disabled=include_disabled)
+    found, total, revision = await store_of(services).listed(agent, limit, offset, disabled=include_disabled)
     infos = []
     for each in found:
         infos.append(info_of(services, each))
         await asyncio.sleep(0)  # others get their turn between hundreds
-    return CronJobList(tuple(infos), services.config.section(CronSettings).paused, total)
+    end = offset + len(found)
+    paused, more = services.config.section(CronSettings).paused, end < total
+    return CronJobList(tuple(infos), paused, total, offset, limit, more, end if more else None, revision)
 
 
 async def _show(services: Services, id: CronRef) -> CronJobInfo:  # noqa: A002  as it is called on the wire

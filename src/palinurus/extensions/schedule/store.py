@@ -47,13 +47,19 @@ class CronStore:
     async def all(self) -> list[CronJob]:
         return await self._database.read(lambda tx: [_read(row) for (row,) in tx.each("cron_jobs.all")])
 
-    async def listed(self, agent: str, limit: int, *, disabled: bool) -> tuple[list[CronJob], int]:
-        """What is due first comes first, and what is disabled last; and how many there are. An empty agent: of all."""
+    async def listed(
+        self, agent: str, limit: int, offset: int = 0, *, disabled: bool
+    ) -> tuple[list[CronJob], int, str]:
+        """What is due first comes first, and what is disabled last; how many there are, and a mark of the whole list.
+
+        An empty agent: of all.
+        """
         wanted = {"agent": agent, "disabled": int(disabled)}
 
-        def work(tx: Transaction) -> tuple[list[CronJob], int]:
-            rows = tx.all("cron_jobs.listed", **wanted, limit=limit)
-            return [_read(row) for (row,) in rows], tx.value("cron_jobs.listed_count", **wanted)
+        def work(tx: Transaction) -> tuple[list[CronJob], int, str]:
+            rows = tx.all("cron_jobs.listed", **wanted, limit=limit, offset=offset)
+            total, changed, due = tx.one("cron_jobs.listed_count", **wanted)
+            return [_read(row) for (row,) in rows], total, f"{total}-{changed}-{due}"
 
         return await self._database.read(work)
 

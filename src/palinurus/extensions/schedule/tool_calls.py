@@ -143,7 +143,7 @@ def _rounded(milliseconds: int) -> int:
 
 
 async def _list(services: Services, agent: str) -> str:
-    found, total = await store_of(services).listed(agent, MOST_LISTED, disabled=True)
+    found, total, _ = await store_of(services).listed(agent, MOST_LISTED, disabled=True)
     lines = [_line(services, info_of(services, each)) for each in found if not each.is_heartbeat]
     more = [f"And {total - MOST_LISTED} more."] if total > MOST_LISTED else []
     return "\n".join([*lines, *more]) or "There are no cron jobs or reminders."

@@ -151,7 +151,8 @@ class ConnectAuthenticator:
         if near and scopes:
             return await register.pair(unpaired)
         waiting = await register.ask_to_pair(unpaired)
-        self._hub.publish("device.pair.requested", "", lambda: waiting)
+        told = {**msgspec.to_builtins(waiting), "requestId": waiting.code, "deviceId": waiting.id}
+        self._hub.announce("device.pair.requested", "pairing", lambda: told)
         details = {"code": "PAIRING_REQUIRED", "reason": "not-paired", "requestId": waiting.code, "deviceId": device.id}
         raise Refused(403, "NOT_PAIRED", f"pairing required: pal devices approve {waiting.code}", details=details)
 

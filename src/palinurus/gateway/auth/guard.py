@@ -253,6 +253,10 @@ class Guard:
         """Returns the owner of the browser with this secret in its cookie and this key in its page. Raises Refused."""
         return self._identify((secret,), peer, lambda sent: self._find_browser(sent, key))
 
+    def identify_for(self, audience: str, secret: str, peer: str) -> Principal:
+        """The same where tokens count too that are for this audience alone. Raises Refused."""
+        return self._identify((secret,), peer, lambda sent: self._find(sent) or self._find_for(audience, sent))
+
     def _identify(self, sent: Sequence[str], peer: str, find: Callable[[str], Principal | None]) -> Principal:
         if self.no_auth:
             return OWNER
@@ -313,9 +317,15 @@ class Guard:
         if hmac.compare_digest(digest, self.secret_digest()):
             return Principal(CONFIGURED, "the configured token", frozenset(SCOPES), digest)
         token = self.register.holder_of(secret)
-        if token is None or token.seal:
+        if token is None or token.seal or token.audience:
             return None
         return Principal(token.id, token.name, frozenset(token.scopes), digest, token.device_id)
+
+    def _find_for(self, audience: str, secret: str) -> Principal | None:
+        token = self.register.holder_of(secret)
+        if token is None or not audience or token.audience != audience:
+            return None
+        return Principal(token.id, token.name, frozenset(token.scopes), token.digest, token.device_id)
 
     def _find_browser(self, secret: str, key: str) -> Principal | None:
         token = self.register.holder_of(secret)

@@ -41,7 +41,8 @@ from palinurus.gateway.websocket.socket import Sockets, SocketWire
 from palinurus.operations.scopes import Scope as Right
 
 METHODS = b"GET, POST, DELETE"
-SHOWN = b"retry-after, x-request-id, x-should-retry, request-id"  # headers that a page may read besides the usual ones
+# Headers that a page may read besides the usual ones.
+SHOWN = b"retry-after, x-request-id, x-should-retry, request-id, www-authenticate, mcp-session-id"
 SECONDS = b"600"  # that a browser may remember the answer
 MOST_NAMES = 64  # of headers; clients of OpenAI send about a dozen
 _NAME = re.compile(r"[A-Za-z0-9-]{1,64}")
@@ -213,10 +214,14 @@ def reply(payload: Any, status: int = 200, headers: dict[str, str] | None = None
     return Response(msgspec.json.encode(payload), status, headers, media_type="application/json")
 
 
+def bearer_of(request: Request) -> str:
+    kind, _, secret = request.headers.get("authorization", "").partition(" ")
+    return secret.strip() if kind.lower() == "bearer" else ""
+
+
 def authenticate(gateway: GatewayContext, request: Request, scope: Right) -> Principal:
     """Who sends the request; called before its body is read. Raises Refused and MissingScope."""
-    kind, _, secret = request.headers.get("authorization", "").partition(" ")
-    bearer = secret.strip() if kind.lower() == "bearer" else ""
+    bearer = bearer_of(request)
     own = request.headers.get("x-api-key", "").strip()  # where Anthropic's clients put it
     principal = gateway.guard.identify((bearer, own), peer_of(request))
     principal.caller.need(scope, "this")

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from palinurus.gateway.openclaw import agents, chat, sessions, status
+from palinurus.gateway.openclaw import agents, approvals, chat, devices, sessions, status
 from palinurus.gateway.websocket.methods import ClientSession, Method, alias, method_of
 from palinurus.operations.approvals import answer_approval
 from palinurus.operations.runs import StoppedRuns, stop_runs
@@ -67,5 +67,7 @@ ALIASES = (
         about="Answer an approval.",
     ),
 )
-_IN_MODULES = [each for family in (chat, sessions, agents, status) for each in vars(family).values()]
+_IN_MODULES = [
+    each for family in (chat, sessions, agents, approvals, devices, status) for each in vars(family).values()
+]
 METHODS: tuple[Method, ...] = (*ALIASES, *(each for each in _IN_MODULES if isinstance(each, Method)))

@@ -32,6 +32,9 @@ from palinurus.operations.shapes import From, made_of
 from palinurus.operations.tools import ToolAccess, list_tools
 from palinurus.providers.catalog import Price
 from palinurus.sessions.transcript import timestamp
+from palinurus.skills.offer import shortened
+from palinurus.skills.requirements import MissingRequirements
+from palinurus.skills.skills import Skills, SkillState
 from palinurus.tools.tool_names import PROFILES, allowed_by, group_of
 from palinurus.workspace.pictures import avatar_url
 
@@ -127,6 +130,78 @@ async def list_commands(
     ]
     by_name = SlashCommand("skill", SKILL.words, SKILL.meaning)
     return SlashCommands((*own, *((by_name, *called) if called else ())))
+
+
+class SkillRow(Struct, frozen=True, rename="camel"):
+    name: str
+    description: str
+    source: str
+    bundled: bool
+    file_path: str
+    base_dir: str
+    skill_key: str
+    always: bool
+    disabled: bool
+    blocked_by_allowlist: bool
+    eligible: bool
+    model_visible: bool
+    user_invocable: bool
+    command_visible: bool
+    requirements: MissingRequirements
+    missing: MissingRequirements
+    install: tuple[dict[str, Any], ...]
+    emoji: str = ""
+    homepage: str = ""
+    primary_env: str = ""
+    config_checks: tuple[str, ...] = ()
+
+
+class SkillRows(Struct, frozen=True, rename="camel"):
+    agent_id: str
+    workspace_dir: str  # for admins, as the next one
+    managed_skills_dir: str
+    skills: tuple[SkillRow, ...]
+
+
+@method("skills.status", scope="read")
+async def list_skills(client: ClientSession, agent_id: str = "") -> SkillRows:
+    """The skills of an agent, what they need and what is missing."""
+    services = client.services
+    agent = services.agents.get(agent_id.strip().lower() or services.agents.default).id
+    skills = services.skills(agent)
+    rows = await asyncio.to_thread(lambda: tuple(_skill_row(each, skills) for each in skills.listing().states))
+    shown = client.principal.may("admin")
+    folders = (skills.workspace, str(services.home.root / "skills")) if shown else ("", "")
+    return SkillRows(agent, *folders, rows)
+
+
+def _skill_row(state: SkillState, skills: Skills) -> SkillRow:
+    skill, about, usable = state.skill, state.skill.about, state.verdict.usable
+    place = shortened(skill.location, skills.user_home)
+    return SkillRow(
+        about.name,
+        about.description,
+        f"openclaw-{skill.tier}",
+        skill.tier == "bundled",
+        place,
+        place.rpartition("/")[0],
+        skill.key,
+        about.always,
+        not usable and not state.verdict.missing,
+        blocked_by_allowlist=False,
+        eligible=usable,
+        model_visible=state.offered,
+        user_invocable=about.user_invocable,
+        command_visible=bool(state.command),
+        requirements=made_of(MissingRequirements, about.requires, os=about.os),
+        missing=state.verdict.missing,
+        install=tuple(
+            {"id": each.id, "kind": each.kind, "label": each.label, "bins": each.bins} for each in about.install
+        ),
+        emoji=about.emoji,
+        homepage=about.homepage,
+        primary_env=about.primary_env,
+    )
 
 
 class ConfigSchema(Struct, frozen=True, rename="camel"):

@@ -82,7 +82,7 @@ async def _agent_final(client: ClientSession, started: AcceptedRun) -> dict[str,
 
 
 # Not replayed: a client that reconnects and repeats it must listen again, and the inbox recognises the message.
-@method("agent", scope="write", repeatable=True, final=_agent_final)
+@method("agent", scope="write", repeatable=True, final=_agent_final, answers_first=True)
 async def ask_agent(
     client: ClientSession,
     message: str,

@@ -169,7 +169,8 @@ async def list_sessions(client: ClientSession, params: ListSessions) -> SessionR
     end = params.offset + params.limit
     filters = any(getattr(params, name) for name in FILTERS)
     # Without a filter the newest are enough; one more shows whether there are others.
-    known = await services.sessions.recent(agent=params.agent_id, limit=MOST_SEARCHED if filters else end + 1)
+    most = MOST_SEARCHED if filters else end + 1
+    known = await services.sessions.recent(agent=params.agent_id, limit=most, one_offs=False)
     found = [each for each in known if _wanted(services, each, params)]
     page = found[params.offset : end]
     titles, last = params.include_derived_titles, params.include_last_message
@@ -237,7 +238,7 @@ async def reset_row(client: ClientSession, done: changes.ResetSession) -> ResetR
     return ResetRow(done.key, await session_row(client.services, done.entry))
 
 
-@method("sessions.compact", scope="write")
+@method("sessions.compact", scope="admin")
 async def compact(
     client: ClientSession, key: Key, focus: str = "", max_lines: int | None = None, idempotency_key: str = ""
 ) -> CompactedRow:

@@ -1,4 +1,4 @@
-"""Health and status of the gateway, usage and cost, the log, and paired devices. Only an admin sees paths.
+"""Health and status of the gateway, usage and cost, and the log. Only an admin sees paths.
 
 Prices are US dollars; calls without a known price are counted separately.
 """
@@ -13,16 +13,16 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from palinurus import __version__
-from palinurus.domain.errors import BadRequest, NotFound
+from palinurus.domain.errors import BadRequest
 from palinurus.domain.keys import SessionKey
 from palinurus.gateway.websocket.methods import ClientSession, method
 from palinurus.ledger.usage import UsageTotal, grand_total
-from palinurus.operations.access import PairedDevice, Register
 from palinurus.operations.logs import LogTail, tail_logs
 from palinurus.operations.shapes import From, made_of
 from palinurus.operations.status import show_session_status, show_status
 from palinurus.sessions.session import Session
 
+DATABASE = "home.sqlite"
 RECENT = 5
 DAYS = 30
 MOST_DAYS = 3_660
@@ -36,6 +36,7 @@ class RecentSession(Struct, frozen=True, rename="camel"):
 
 
 class RecentSessions(Struct, frozen=True):
+    path: str  # the file's name: the folder is for admins
     count: int  # of those that are listed
     recent: tuple[RecentSession, ...]
 
@@ -147,7 +148,10 @@ async def show_health(client: ClientSession, probe: bool = False) -> Health:
     """Whether the gateway is healthy, in short."""
     services = client.services
     began = time.monotonic()
-    by_agent = {agent: await services.sessions.recent(agent=agent, limit=RECENT) for agent in services.agents.ids}
+    by_agent = {
+        agent: await services.sessions.recent(agent=agent, limit=RECENT, one_offs=False)
+        for agent in services.agents.ids
+    }
     now, default = services.clock.now_ms(), services.agents.default
     agents = tuple(AgentHealth(each, each == default, _recent(found, now)) for each, found in by_agent.items())
     return Health(
@@ -159,14 +163,14 @@ async def show_health(client: ClientSession, probe: bool = False) -> Health:
         busy=services.dispatcher.busy,
         default_agent_id=default,
         agents=agents,
-        sessions=_recent(await services.sessions.recent(limit=RECENT), now),
+        sessions=_recent(await services.sessions.recent(limit=RECENT, one_offs=False), now),
         warnings=len(services.warnings()),
     )
 
 
 def _recent(found: list[Session], now: int) -> RecentSessions:
     rows = tuple(made_of(RecentSession, each, age=max(0, now - each.updated_at)) for each in found)
-    return RecentSessions(len(rows), rows)
+    return RecentSessions(DATABASE, len(rows), rows)
 
 
 @method("status", scope="read")
@@ -256,93 +260,3 @@ async def tail_log(
     """Lines of the log, from a cursor on."""
     root = client.services.home.root
     return await asyncio.to_thread(lambda: tail_logs(root, cursor=cursor, limit=limit, max_bytes=max_bytes))
-
-
-class DeviceRow(Struct, frozen=True, rename="camel", omit_defaults=True):
-    device_id: Annotated[str, From("id")]
-    request_id: Annotated[str, From("code")]
-    display_name: Annotated[str, From("name")]
-    platform: str
-    role: str
-    scopes: tuple[str, ...]
-    ts: Annotated[int, From("asked_at")]
-    approved_at_ms: Annotated[int | None, From("paired_at")] = None
-
-
-class DeviceRows(Struct, frozen=True):
-    pending: tuple[DeviceRow, ...]
-    paired: tuple[DeviceRow, ...]
-
-
-class SettledDevice(Struct, frozen=True, rename="camel"):
-    request_id: str
-    device: DeviceRow
-
-
-def _device_row(device: PairedDevice) -> DeviceRow:
-    return made_of(DeviceRow, device, role="operator", scopes=tuple(f"operator.{scope}" for scope in device.scopes))
-
-
-def _register(client: ClientSession) -> Register:
-    return client.gateway.guard.register
-
-
-def _waiting(client: ClientSession, request_id: str) -> PairedDevice:
-    """The device that waits under this code. Paired devices are not looked at."""
-    for device in _register(client).devices():
-        if device.status == "waiting" and device.code == request_id:
-            return device
-    raise NotFound(f"no device waits under {request_id[:40]!r}", hint="device.pair.list shows them")
-
-
-@method("device.pair.list", scope="admin")
-async def list_devices(client: ClientSession) -> DeviceRows:
-    """Devices that wait, and those that are paired."""
-
-    def rows(status: str) -> tuple[DeviceRow, ...]:
-        return tuple(_device_row(each) for each in _register(client).devices() if each.status == status)
-
-    return DeviceRows(rows("waiting"), rows("paired"))
-
-
-@method("device.pair.approve", scope="admin")
-async def approve_device(client: ClientSession, request_id: str) -> SettledDevice:
-    """Approve a device."""
-    device = _waiting(client, request_id)
-    return SettledDevice(request_id, _device_row(await _register(client).approve_device(device.id)))
-
-
-@method("device.pair.reject", scope="admin")
-async def reject_device(client: ClientSession, request_id: str) -> SettledDevice:
-    """Reject a device."""
-    device = _waiting(client, request_id)
-    return SettledDevice(request_id, _device_row(await _register(client).revoke_device(device.id)))
-
-
-@method("device.pair.remove", scope="admin")
-async def remove_device(client: ClientSession, device_id: str) -> dict[str, Any]:
-    """Remove a device and its token."""
-    return {"deviceId": (await _register(client).revoke_device(device_id)).id}
-
-
-@method("device.token.rotate", scope="admin")
-async def rotate_device_token(client: ClientSession, device_id: str, role: str = "operator") -> dict[str, Any]:
-    """Replace the token of a device; the old one is invalid at once."""
-    token, secret = await _register(client).rotate_token(_token_of(client, device_id, role))
-    return {"deviceId": token.device_id, "role": "operator", "token": secret}
-
-
-@method("device.token.revoke", scope="admin")
-async def revoke_device_token(client: ClientSession, device_id: str, role: str = "operator") -> dict[str, Any]:
-    """Revoke the token of a device."""
-    token = await _register(client).revoke_token(_token_of(client, device_id, role))
-    return {"deviceId": token.device_id, "role": "operator", "revokedAtMs": token.revoked_at}
-
-
-def _token_of(client: ClientSession, device_id: str, role: str) -> str:
-    if role != "operator":
-        raise BadRequest(f"there is no role {role[:40]!r}", hint="operator")
-    held = [each for each in _register(client).tokens() if each.device_id == device_id and not each.revoked_at]
-    if not held:
-        raise NotFound(f"the device {device_id[:80]!r} has no token", hint="device.pair.list shows the devices")
-    return held[0].id

@@ -43,6 +43,7 @@ class GatewayContext(Struct, frozen=True):
     new_id: NewId
     endpoints: Endpoints = Endpoints()
     started_at: int = 0
+    on_close: list[Callable[[], Awaitable[None]]] = []  # called before the gateway stops listening
 
 
 class ClientSession(Struct, frozen=True):
@@ -69,6 +70,7 @@ class Method(Struct, frozen=True):
     about: str = ""
     repeatable: bool = False  # running it again under the same idempotency key is harmless and useful
     final: Callable[[ClientSession, Any], Awaitable[Any]] | None = None  # makes a second answer at the end
+    answers_first: bool = False  # its answer is sent before the events that it causes
 
     @property
     def replayed(self) -> bool:
@@ -82,6 +84,7 @@ def method(
     scope: Scope,
     repeatable: bool = False,
     final: Callable[[ClientSession, Any], Awaitable[Any]] | None = None,
+    answers_first: bool = False,
 ) -> Callable[[Callable[..., Awaitable[Any]]], Method]:
     """Make the function below a method, as `@operation` does, for what needs the client: its events, its scopes.
 
@@ -95,7 +98,7 @@ def method(
         def run(client: ClientSession, sent: Any, key: str) -> Any:
             return call(client, sent, client.principal.caller, key)
 
-        return Method(name, params, result, scope, run, False, about, repeatable, final)
+        return Method(name, params, result, scope, run, False, about, repeatable, final, answers_first)
 
     return make
 
@@ -147,7 +150,8 @@ def alias(
         return await shape(client, await found) if shape is not None else await found
 
     about = about or f"The same as {target.name}."
-    return Method(name, kind, result or target.result, target.scope, run, about=about, repeatable=target.repeatable)
+    made = Method(name, kind, result or target.result, target.scope, run, about=about, repeatable=target.repeatable)
+    return msgspec.structs.replace(made, answers_first=target.answers_first)
 
 
 def _renamed(name: str, field: msgspec.structs.FieldInfo, *, required: bool) -> tuple[str, Any] | tuple[str, Any, Any]:

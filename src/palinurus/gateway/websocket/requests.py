@@ -18,6 +18,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 import msgspec
@@ -124,6 +125,9 @@ class RequestClient(Protocol):
     async def feed(self, request_id: str, item: Any) -> None:
         """One item of many. Returns when the next may be sent."""
 
+    def hold_events(self) -> AbstractContextManager[None]:
+        """Inside, events wait; afterwards they are sent."""
+
     def dismiss(self) -> None:
         """Disconnect it, because its credential is no longer valid."""
 
@@ -168,8 +172,9 @@ class Requests:
         try:
             method = self._methods.get(frame.method)
             client = self._allowed(method)
-            outcome = await self._outcome(frame, method, client)
-            self._to.answer(frame.id, payload=outcome)
+            with self._to.hold_events() if method.answers_first else nullcontext():
+                outcome = await self._outcome(frame, method, client)
+                self._to.answer(frame.id, payload=outcome)
             if method.final is not None and self._client is not None:
                 self._await_final(frame, method.final(client, outcome))
         except (Refused, PalinurusError) as error:

@@ -22,6 +22,7 @@ from palinurus.domain.errors import BadRequest, PalinurusError
 from palinurus.gateway import protocol
 from palinurus.gateway.auth.devices import ConnectAuthenticator
 from palinurus.gateway.auth.guard import Principal
+from palinurus.gateway.hub import Presence
 from palinurus.gateway.protocol import CONNECT_SECONDS, TICK_MS, Refused, RequestFrame, error_shape
 from palinurus.gateway.websocket.methods import ClientSession, GatewayContext, Methods
 from palinurus.gateway.websocket.requests import Gone, Replays, Requests, SendQueue, encode
@@ -30,9 +31,20 @@ log = logging.getLogger(__name__)
 
 EVENTS = (
     *("connect.challenge", "agent", "chat", "approval", "sessions.changed", "device.pair.requested", "pairing"),
-    *("channels.changed", "cron", "feed", "tick", "shutdown"),
+    *(
+        "device.pair.resolved",
+        "exec.approval.requested",
+        "exec.approval.resolved",
+        "channels.changed",
+        "cron",
+        "feed",
+        "tick",
+        "shutdown",
+    ),
 )
+CAPABILITIES = ("published-model-catalog",)  # of OpenClaw: models.list says which of them can be asked
 MAX_UNKNOWN = 1_024  # connections before `connect`: after a restart all clients come at once
+MAX_HELD = 1_000  # events that wait for an answer
 FINISH_SECONDS = 30.0  # that a request with effects may run after its client has disconnected
 REASON_BYTES = 120  # that fit into a closing frame
 POLICY_VIOLATION, TRY_AGAIN_LATER, GOING_AWAY = 1008, 1013, 1001
@@ -162,6 +174,8 @@ class SocketClient:
         self._wire = wire
         self._out = SendQueue(wire.send)
         self._requests: Requests | None = None
+        self._holding = 0  # requests whose answer goes before their events
+        self._held: list[tuple[str, msgspec.Raw]] = []
         self._tick: asyncio.TimerHandle | None = None
         self._leaving: tuple[int, str] | None = None
         self._leave = asyncio.Event()
@@ -199,7 +213,24 @@ class SocketClient:
         await self._done.wait()
 
     def send_event(self, event: str, payload: msgspec.Raw) -> None:
-        self._out.event(event, payload)
+        self._held.append((event, payload))
+        if not self._holding or len(self._held) > MAX_HELD:
+            self._send_held()
+
+    @contextmanager
+    def hold_events(self) -> Iterator[None]:
+        self._holding += 1
+        try:
+            yield
+        finally:
+            self._holding -= 1
+            if not self._holding:
+                self._send_held()
+
+    def _send_held(self) -> None:
+        held, self._held = self._held, []
+        for event, payload in held:
+            self._out.event(event, payload)
 
     def answer(self, request_id: str, *, payload: Any = None, error: PalinurusError | Refused | None = None) -> None:
         frame = protocol.ResponseFrame(request_id, ok=True, payload=payload)
@@ -265,18 +296,20 @@ class SocketClient:
         if connect.max_protocol < protocol.OLDEST_PROTOCOL or connect.min_protocol > protocol.PROTOCOL:
             known = f"{protocol.OLDEST_PROTOCOL}-{protocol.PROTOCOL}"
             raise BadRequest(f"protocol {connect.max_protocol} is not supported", hint=known)
+        now = self._gateway.services.clock.now_ms()
         principal, granted = await self._sockets.authenticator.admit(connect, nonce, self._wire.peer, self._wire.cookie)
         self.principal = principal
         session = ClientSession(self._gateway, principal, self)
         self._requests = Requests(self._sockets.methods, self._sockets.replays, session, self)
         self._sockets.add(self)
+        self._gateway.hub.join(self, Presence(connect.client, principal.caller.held, principal.device_id, now))
         # Requests that only read are small.
         max_frame = protocol.MAX_FRAME if principal.may("write") else protocol.MAX_FIRST_FRAME
         self._wire.allow_frames(max_frame)
         hello = protocol.HelloOk(
             min(connect.max_protocol, protocol.PROTOCOL),
             protocol.ServerInfo(__version__, self.id),
-            protocol.Features(self._sockets.methods.names, EVENTS),
+            protocol.Features(self._sockets.methods.names, EVENTS, CAPABILITIES),
             self._sockets.snapshot(),
             granted,
             protocol.Limits(max_payload=max_frame),

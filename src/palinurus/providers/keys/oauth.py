@@ -52,6 +52,7 @@ class OAuthClient(Struct, frozen=True):
     scopes: tuple[str, ...] = ()
     redirect_port: int = 0  # 0: any
     extra: dict[str, str] = {}  # parameters that this provider requires for the browser
+    resource: str = ""  # the address that the tokens are for (RFC 8707), where one server signs in for several
 
     def __repr__(self) -> str:
         return f"OAuthClient({self.provider}, {self.client_id})"
@@ -151,6 +152,7 @@ async def post_form(client: OAuthClient, url: str, fields: Mapping[str, str]) ->
     address = urlsplit(url)
     form = {**fields, "client_id": client.client_id}
     form |= {"client_secret": client.client_secret} if client.client_secret else {}
+    form |= {"resource": client.resource} if client.resource else {}
     loopback = address.hostname in LOOPBACK_HOSTS
     body = b""
     try:

@@ -61,6 +61,7 @@ async def sign_in_with_browser(
             "code_challenge_method": "S256",
         }
         query |= {"scope": " ".join(client.scopes)} if client.scopes else {}
+        query |= {"resource": client.resource} if client.resource else {}
         between = "&" if urlsplit(client.authorize_url).query else "?"
         show(f"{client.authorize_url}{between}{urlencode(query)}", "")
         try:

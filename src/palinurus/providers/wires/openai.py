@@ -222,8 +222,14 @@ class OpenAIReply(Gatherer):
             yield ToolCall(slot.id, slot.name or "unknown", read_arguments("".join(slot.raw), cut=cut))
 
 
-def to_openai(request: ModelRequest, *, max_tokens_field: str = "max_tokens") -> bytes:
-    """The JSON body of a streaming request. Never raises for stored messages."""
+JSON_OBJECT = {"type": "json_object"}
+
+
+def to_openai(request: ModelRequest, *, at_openai: bool = False) -> bytes:
+    """The JSON body of a streaming request. Never raises for stored messages.
+
+    Only OpenAI is asked for a format of replies: some others refuse one beside tools.
+    """
     body: dict[str, Any] = {"model": request.model, "messages": list(_messages(request))}
     if request.head.tools:
         body["tools"] = [{"type": "function", "function": _function(spec)} for spec in request.head.tools]
@@ -232,7 +238,10 @@ def to_openai(request: ModelRequest, *, max_tokens_field: str = "max_tokens") ->
         body["tool_choice"] = "required" if choice == ANY_TOOL else named
     body |= {"stream": True, "stream_options": {"include_usage": True}}
     if request.max_tokens is not None:
-        body[max_tokens_field] = request.max_tokens
+        body["max_completion_tokens" if at_openai else "max_tokens"] = request.max_tokens
+    if (form := request.reply_format) and at_openai:
+        schema = {"name": form.name, "schema": form.schema, "strict": form.strict}
+        body["response_format"] = {"type": "json_schema", "json_schema": schema} if form.schema else JSON_OBJECT
     if effort := EFFORTS.get(request.thinking):
         body["reasoning_effort"] = effort
     return as_json(body)
@@ -263,14 +272,14 @@ def _part(block: Text | Image) -> dict[str, Any]:
 
 
 def _assistant(message: AssistantMessage, ids: CallIds) -> dict[str, Any] | None:
-    if not message.calls:
-        # Several servers refuse an empty assistant message.
-        return {"role": "assistant", "content": message.text} if message.text else None
+    text = message.text
     calls = []
     for call in message.calls:
         function = {"name": tool_name(call.name), "arguments": as_json(call.arguments).decode()}
         calls.append({"id": ids.of_call(call.id), "type": "function", "function": function})
-    return {"role": "assistant", "content": message.text or None, "tool_calls": calls}
+    if calls:
+        return {"role": "assistant", "content": text or None, "tool_calls": calls}
+    return {"role": "assistant", "content": text} if text else None  # several servers refuse an empty message
 
 
 def _result(result: ToolResult) -> str:
@@ -286,6 +295,5 @@ class OpenAIProvider(WireProvider):
     wire = "openai-completions"  # the name that OpenClaw's transcripts use
 
     def post(self, request: ModelRequest) -> Post:
-        at_openai = self.address.hostname == "api.openai.com"
-        body = to_openai(request, max_tokens_field="max_completion_tokens" if at_openai else "max_tokens")
+        body = to_openai(request, at_openai=self.address.hostname == "api.openai.com")
         return Post("/chat/completions", body, OpenAIReply)

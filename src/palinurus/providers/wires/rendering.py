@@ -49,11 +49,13 @@ def render_note(note: ContextNote) -> str:
 
 def user_content(message: UserMessage) -> str | Sequence[Text | Image]:
     """The notes before the sender's text: one text, or blocks if there is an image."""
-    notes = "\n".join(render_note(note) for note in message.context)
-    if isinstance(message.content, str) or not any(isinstance(block, Image) for block in message.content):
-        text = message.text
-        return f"{notes}\n{text}" if notes and text else notes or text
-    return (*((Text(notes),) if notes else ()), *message.content)
+    notes = "\n".join([render_note(note) for note in message.context])
+    if not isinstance(message.content, str):
+        for block in message.content:
+            if isinstance(block, Image):
+                return (*((Text(notes),) if notes else ()), *message.content)
+    text = message.text
+    return f"{notes}\n{text}" if notes and text else notes or text
 
 
 def merge_roles(rendered: Iterable[tuple[str, list[Part]]], field: str, text: Callable[[str], Part]) -> list[Part]:

@@ -252,6 +252,9 @@ def to_responses(request: ModelRequest, *, provider: str) -> bytes:
         ]
     if choice := request.tool_choice:
         body["tool_choice"] = "required" if choice == ANY_TOOL else {"type": "function", "name": choice}
+    if form := request.reply_format:
+        schema = {"type": "json_schema", "name": form.name, "schema": form.schema, "strict": form.strict}
+        body["text"] = {"format": schema if form.schema else {"type": "json_object"}}
     body |= {"stream": True, "store": False}
     if request.max_tokens is not None:
         body["max_output_tokens"] = request.max_tokens

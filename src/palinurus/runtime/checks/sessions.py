@@ -29,7 +29,7 @@ async def check_sessions(home: Home, loaded: LoadedConfig) -> list[Check]:
     except StorageError:
         return []
     settings = loaded.config.section(MaintenanceSettings)
-    old = find_stale(sessions, settings, SystemClock().now_ms())
+    old = [each for each in find_stale(sessions, settings, SystemClock().now_ms()) if not each.one_off]
     checks = [ok("sessions", f"{len(sessions):,} open")]
     if old and settings.mode == "warn":
         what = f"{len(old):,} of {len(sessions):,} could be archived: {old[0].key} is {old[0].why}"

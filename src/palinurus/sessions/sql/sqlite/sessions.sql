@@ -23,9 +23,10 @@ SELECT row FROM sessions WHERE key = :key AND archived_at IS NOT NULL AND staged
 ORDER BY archived_at DESC, rowid DESC;
 
 -- sessions_by_time --
--- What was spoken in last comes first; an empty agent means every agent.
+-- What was spoken in last comes first; an empty agent means every agent. One-offs have the keys agent:ID:openai:...
 SELECT row FROM sessions
 WHERE (:archived OR archived_at IS NULL) AND (:agent = '' OR agent = :agent) AND staged IS NULL
+AND (:one_offs OR substr(key, length(agent) + 8, 7) <> 'openai:')
 ORDER BY updated_at DESC, key LIMIT :limit;
 
 -- entries_of --

@@ -14,10 +14,11 @@ SELECT row FROM cron_jobs ORDER BY id;
 
 -- listed --
 SELECT row FROM cron_jobs WHERE (:agent = '' OR agent = :agent) AND (enabled = 1 OR :disabled = 1)
-ORDER BY enabled = 0, coalesce(row ->> '$.nextRunAtMs', 0) = 0, row ->> '$.nextRunAtMs', id LIMIT :limit;
+ORDER BY enabled = 0, coalesce(row ->> '$.nextRunAtMs', 0) = 0, row ->> '$.nextRunAtMs', id LIMIT :limit OFFSET :offset;
 
 -- listed_count --
-SELECT count(*) FROM cron_jobs WHERE (:agent = '' OR agent = :agent) AND (enabled = 1 OR :disabled = 1);
+-- With what changes when one of them does: whoever reads page by page sees that the list has changed meanwhile.
+SELECT count(*), coalesce(max(row ->> '$.updatedAtMs'), 0), coalesce(sum(row ->> '$.nextRunAtMs'), 0) FROM cron_jobs WHERE (:agent = '' OR agent = :agent) AND (enabled = 1 OR :disabled = 1);
 
 -- totals --
 SELECT count(*), sum(enabled) FROM cron_jobs;
