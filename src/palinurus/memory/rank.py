@@ -84,15 +84,20 @@ class WordScores:
         contexts = _contexts(candidates)
         above = self._in_contexts(contexts)
         numbers = {candidate.id: at for at, candidate in enumerate(candidates)}
-        around = [dict(counted) for counted in counts]
-        for counted, context in zip(around, contexts, strict=True):
-            _add(counted, above[context], 1.0)
+        around = [{**above[context], **counted} for counted, context in zip(counts, contexts, strict=True)]
+        for counted, context, own in zip(around, contexts, counts, strict=True):
+            for number in above[context].keys() & own.keys():
+                counted[number] += CONTEXT
         for candidate, counted in zip(candidates, counts, strict=True):
-            if counted:
-                for distance, weight in window:
-                    other = numbers.get(candidate.id + distance)
-                    if other is not None and candidates[other].ref == candidate.ref:
-                        _add(around[other], counted, weight * brevity[other])
+            if not counted:
+                continue
+            ref, words = candidate.ref, list(counted.items())
+            for distance, weight in window:
+                other = numbers.get(candidate.id + distance)
+                if other is not None and candidates[other].ref is ref:
+                    here, share = around[other], weight * brevity[other]
+                    for number, count in words:
+                        here[number] = here.get(number, 0.0) + share * count
         return around
 
     def _in_contexts(self, contexts: Sequence[str]) -> dict[str, Counts]:
@@ -160,11 +165,6 @@ def _gains(around: Sequence[Counts], weights: Sequence[float], lengths: Sequence
     return gains
 
 
-def _add(to: Counts, counted: Counts, weight: float) -> None:
-    for number, count in counted.items():
-        to[number] = to.get(number, 0.0) + weight * count
-
-
 STAND_IN = 0.6  # the cosine of a full word score, if there is no vector
 COSINE = 0.6  # of the vector's weight, beside late interaction
 NAMES = ("words", "passage", "label", "date", "vector", "late")
@@ -183,9 +183,11 @@ def _is_frame(candidate: SearchCandidate, after: SearchCandidate | None) -> bool
     Such pieces are candidates, because their words tell about the pieces beside them.
     """
     text = candidate.text
-    if _FIELD.fullmatch(text) or (candidate.ref.path == SEEDED and text in _template_blocks()):
+    if candidate.ref.path == SEEDED and text in _template_blocks():
         return True
-    heading = _HEADING.fullmatch(text)
+    if text[-1:] in ":*_] " and _FIELD.fullmatch(text):
+        return True
+    heading = _HEADING.fullmatch(text) if "#" in text[:4] or text[-1:] in "=- " else None
     if not heading:
         return False
     words = (heading[1] or heading[2] or "").strip()
