@@ -166,7 +166,7 @@ def _gains(around: Sequence[Counts], weights: Sequence[float], lengths: Sequence
 
 
 STAND_IN = 0.6  # the cosine of a full word score, if there is no vector
-COSINE = 0.6  # of the vector's weight, beside late interaction
+COSINE = 0.8  # of the vector's weight, beside late interaction
 NAMES = ("words", "passage", "label", "date", "vector", "late")
 _FIELD = re.compile(  # `- **Name:**`, `- [x]`, `_(what they like)_`, `- Name: _(optional)_`
     r"[ \t>|]*(?:[-*+]|\d{1,9}[.)])?[ \t]*(?:\[[ xX]\])?[ \t]*"
@@ -256,7 +256,7 @@ def rank(
     words = WordScores(query, looked, ranking.neighbours)
     passage = max((candidate.passage_words for candidate in looked.candidates), default=0.0) or 1.0
     near = {ref: nearness(date_in_path(ref.path), days) for ref in {one.ref for one in looked.candidates}}
-    by_word = by_vector and any(candidate.late is not None for candidate in looked.candidates)
+    by_word = by_vector and ranking.late and any(candidate.late is not None for candidate in looked.candidates)
     has = (any(words.labelled), any(near.values()), by_vector, by_word)
     shares = _shares(ranking, *has)
     ranked = []
