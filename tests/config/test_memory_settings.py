@@ -102,7 +102,7 @@ def test_what_is_nearer_to_the_agent_wins_field_by_field(place: Home) -> None:
     )
     a, b = written.of("a"), written.of("b")
     assert (a.passage_tokens, a.budget.results, a.ranking.min_score) == (200, 4, 0.5)
-    assert (b.passage_tokens, b.budget.results, b.ranking.min_score) == (200, 4, 0.15)
+    assert (b.passage_tokens, b.budget.results, b.ranking.min_score) == (200, 4, 0.08)
     assert a.embedder == b.embedder == "none"
     assert a.citations == "off"
 

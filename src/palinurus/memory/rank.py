@@ -173,6 +173,7 @@ _FIELD = re.compile(  # `- **Name:**`, `- [x]`, `_(what they like)_`, `- Name: _
     r"(?:[*_]*[^:\n]{1,40}:[*_]*)?[ \t]*(?:[*_]+\([^\n]*\)[*_]+)?[ \t]*"
 )
 _HEADING = re.compile(r"[ \t]*#{1,6}[ \t]+([^\n]*?)[# \t]*|[ \t]*([^\n]+?)[ \t]*\n[ \t]*(?:=+|-+)[ \t]*")
+FAR_BELOW = 0.2  # of the best score
 SENTENCE = 4  # words of a heading that may be a note: `## Karl called about the boiler`
 SEEDED = "USER.md"  # of our templates the one that is searched
 
@@ -223,12 +224,13 @@ class RankedList(Struct, frozen=True):
     shares: tuple[float, ...]
 
     def above(self, min_score: float) -> list[RankedCandidate]:
-        """Those that may be results: good enough, and more than a frame for others."""
+        """Those that may be results: good enough, also beside the best, and more than a frame for others."""
+        least = max([min_score, *(FAR_BELOW * one.score for one in self.ranked[:1])]) if min_score else 0.0
         after = {one.candidate.id - 1: one.candidate for one in self.ranked}
         return [
             one
             for one in self.ranked
-            if one.score >= min_score * one.kept
+            if one.score >= least * one.kept
             and one.score > 0
             and not _is_frame(one.candidate, after.get(one.candidate.id))
         ]

@@ -124,7 +124,12 @@ class Ranking(Section, frozen=True):
     neighbours: float = 0.5  # weight of a word in the neighbouring chunk
     late: bool = True  # whether the words of question and chunk are compared one by one, if the embedder can
     candidates: int = 65  # candidates per ranking
-    min_score: Annotated[float, _share("Results below this are left out.", "query.minScore")] = 0.15
+    min_score: Annotated[
+        float,
+        _share(
+            "Results below this are left out; those below a fifth of the best too, unless it is 0.", "query.minScore"
+        ),
+    ] = 0.08
     mmr_lambda: Annotated[
         float | None,
         _share(
