@@ -2,8 +2,8 @@
 
 Its home is the working folder, with `questions.json` in it: the workspace, rare words and natural questions. The index
 is made here. Embedding a hundred thousand lines would take most of an hour, and how long a search takes does not depend
-on what the vectors say: so the index is filled with random ones of the embedded model's size, while questions go
-through the model itself.
+on what the vectors say: so the index is filled with random ones of the embedded model's size, with as many codes of
+words as English of that length has, while questions go through the model itself.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from palinurus.domain.clock import SystemClock
 from palinurus.memory.embedder import Space
 from palinurus.memory.embedders.embedded import EmbeddedModel
 from palinurus.memory.index import MemoryIndex
+from palinurus.memory.late import CODE_BYTES
 from palinurus.memory.question import Question
 from palinurus.memory.scan import Scanner
 from palinurus.memory.search import MemorySearch
@@ -31,6 +32,8 @@ from palinurus.memory.store import MemoryStore
 
 STEP = 4_000  # vectors that are put away at once
 ROW = 500_000  # random numbers
+CHARACTERS = 8  # for each word that has a code, measured on conversations
+DICE = random.Random(7)
 
 
 class AgentMemories:
@@ -47,7 +50,8 @@ class AgentMemories:
         await self._store.use_space(space)
         vectors = unit_vectors(space)
         while missing := await self._store.unembedded(space, STEP):
-            await self._store.put_vectors(space, [(each.digest, next(vectors)) for each in missing])
+            pairs = [(each.digest, next(vectors) + DICE.randbytes(_codes(each.meaning))) for each in missing]
+            await self._store.put_vectors(space, pairs)
 
     async def load_model(self) -> None:
         """A question does not wait for a model that is being loaded; a measurement does."""
@@ -66,6 +70,10 @@ class AgentMemories:
         await self.index.close()
         await self._model.close()
         await self._store.close()
+
+
+def _codes(text: str) -> int:
+    return CODE_BYTES * (1 + len(text) // CHARACTERS)
 
 
 def unit_vectors(space: Space) -> Iterator[bytes]:

@@ -121,6 +121,7 @@ LOCAL = (
     "home.export",
     "house.hand_over",
     "ingest.ask",
+    "memory.export",
     "memory.watch",
     "migrate.openclaw",
     "page.link",

@@ -102,9 +102,22 @@ def test_what_is_nearer_to_the_agent_wins_field_by_field(place: Home) -> None:
     )
     a, b = written.of("a"), written.of("b")
     assert (a.passage_tokens, a.budget.results, a.ranking.min_score) == (200, 4, 0.5)
-    assert (b.passage_tokens, b.budget.results, b.ranking.min_score) == (200, 4, 0.0)
+    assert (b.passage_tokens, b.budget.results, b.ranking.min_score) == (200, 4, 0.08)
     assert a.embedder == b.embedder == "none"
     assert a.citations == "off"
+
+
+def test_the_preset_of_openclaw_gives_its_chunks_and_weights_and_what_is_set_wins(place: Home) -> None:
+    search = {"preset": "openclaw", "query": {"hybrid": {"vectorWeight": 0.7}}}
+    plain = Written(place, {"memory": {"search": {"preset": "openclaw"}}}).of("main")
+    assert (plain.passage_tokens, plain.overlap_tokens) == (1024, 128)
+    assert (plain.ranking.vector, plain.ranking.words, plain.ranking.passage, plain.ranking.late) == (
+        0.6,
+        0.4,
+        0,
+        False,
+    )
+    assert Written(place, {"memory": {"search": search}}).of("main").ranking.vector == 0.7
 
 
 def test_the_section_of_qmd_gives_collections_retention_limits_scope_and_debounce(place: Home) -> None:

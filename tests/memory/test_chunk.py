@@ -177,3 +177,25 @@ def test_any_text_gives_pieces_in_order_that_are_its_own_lines(found: list[str])
         passage = cut.passages[piece.passage]
         assert passage.start_line <= piece.start_line <= piece.end_line <= passage.end_line
         before = piece.end_line
+
+
+# -- windows, as OpenClaw's documents cut ------------------------------------------------------------------------------
+
+
+def test_windows_hold_whole_lines_and_overlap() -> None:
+    text = "\n".join(f"- line number {number:03}" for number in range(100))  # 17 characters each
+    found = chunk(text, "memory/a.md", 50, 20).pieces
+    assert [(piece.start_line, piece.end_line) for piece in found[:3]] == [(1, 11), (8, 18), (15, 25)]
+    assert found[-1].end_line == 100
+    assert all(len(piece.text) <= 200 for piece in found)
+    assert found[0].text.splitlines()[-4:] == found[1].text.splitlines()[:4]
+
+
+@given(st.lists(st.integers(0, 400), max_size=40), st.integers(32, 200), st.integers(0, 64))
+@settings(max_examples=60, deadline=None)
+def test_windows_leave_out_no_line(lengths: list[int], tokens: int, overlap: int) -> None:
+    lines = ["x" * length for length in lengths]
+    found = chunk("\n".join(lines), "memory/a.md", tokens, overlap).pieces
+    covered = {number for piece in found for number in range(piece.start_line, piece.end_line + 1)}
+    assert covered >= {number for number, line in enumerate(lines, start=1) if line}
+    assert [piece.start_line for piece in found] == sorted({piece.start_line for piece in found})

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from notes import asked, search_over
 
+from palinurus.memory.embedders.embedded import EmbeddedModel
+from palinurus.memory.fill import VectorFiller
 from palinurus.memory.store import MemoryStore
 from palinurus.workspace.seed import template
 
@@ -60,3 +62,34 @@ async def test_the_template_of_a_new_home_gives_no_results(tmp_path: Path, store
     assert await found(tmp_path, store, text, "name languages care about dislike", "USER.md") == []
     filled = text.replace("- Name:", "- Name: Ada")
     assert await found(tmp_path, store, filled, "what is the name?", "USER.md") == ["- Name: Ada"]
+
+
+SMALL = """
+- Anna moved to Oslo with her two dogs
+- Prefers tea over coffee in the morning
+- Budget for the kitchen: 12,000, the rest stays in reserve
+- Wi-Fi router is behind the bookshelf
+- Dentist appointment was painful; next one in spring
+- Passport expires in 2027
+"""
+OTHER_WORDS = {
+    "what pets does she have?": "two dogs",
+    "how much can the renovation cost?": "Budget",
+    "where is the internet box?": "router",
+    "travel documents validity": "Passport",
+}
+UNRELATED = ["how does photosynthesis work?", "who won the football match?", "write a haiku about rust"]
+
+
+@pytest.mark.slow
+async def test_other_words_find_their_line_and_what_is_unrelated_finds_nothing(
+    tmp_path: Path, store: MemoryStore
+) -> None:
+    model = EmbeddedModel()
+    await found(tmp_path, store, SMALL, "so that there are words")
+    assert not (await VectorFiller(store, model, share=1.0).run()).trouble
+    search = search_over(tmp_path, store, model)
+    answers = {query: (await asked(search, query)).results for query in (*OTHER_WORDS, *UNRELATED)}
+    await model.close()
+    assert all(words in answers[query][0].snippet for query, words in OTHER_WORDS.items())
+    assert not [query for query in UNRELATED if answers[query]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -17,7 +18,14 @@ from palinurus.domain.errors import PalinurusError
 from palinurus.memory.answer import IndexFreshness, MemoryStatus, SearchAnswer, SearchResult, SyncReport
 from palinurus.memory.question import IndexMemory, SearchMemory
 from palinurus.operations import memory_collections
-from palinurus.operations.memory import get_memory, index_memory, search_memory, show_memory_status, watch_memory
+from palinurus.operations.memory import (
+    export_memory,
+    get_memory,
+    index_memory,
+    search_memory,
+    show_memory_status,
+    watch_memory,
+)
 from palinurus.operations.memory_collections import CollectionAdded, ListedCollection
 from palinurus.runtime.home_access import HomeAccess
 
@@ -216,6 +224,25 @@ def index(shell: Shell, agent: str, force: bool) -> int:
     )
     shell.show(report, lambda: report_text(report))
     return 1 if report.behind or report.trouble or report.embedder_trouble else 0
+
+
+@memory.command("export")
+@click.option(
+    "--sqlite", "to", required=True, metavar="FILE", help="The new database.", type=click.Path(path_type=Path)
+)
+@of_agent
+@with_shell
+def export(shell: Shell, to: Path, agent: str) -> None:
+    """Write the index as an SQLite database of the form that OpenClaw's documents describe.
+
+    Its tables are files, chunks, embedding_cache, chunks_fts and, with vectors, chunks_vec.
+
+    \b
+    Examples:
+      pal memory export --sqlite memory.sqlite
+    """
+    done = call_operation(shell, export_memory, to=str(to.absolute()), agent=agent)
+    shell.show(done, lambda: f"{done.files:,} files, {done.chunks:,} chunks and {done.vectors:,} vectors: {done.path}")
 
 
 @memory.command("watch")

@@ -89,6 +89,15 @@ class SyncReport(Struct, frozen=True, rename="camel", omit_defaults=True):
     embedder_trouble: str = ""  # problems with vectors; the words are indexed all the same
 
 
+class IndexExport(Struct, frozen=True):
+    """What an export has written."""
+
+    path: str
+    files: int
+    chunks: int
+    vectors: int  # distinct ones
+
+
 class Difference(Struct, frozen=True, rename="camel"):
     """A file that differs between the disk and the index."""
 

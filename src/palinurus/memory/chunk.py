@@ -205,8 +205,10 @@ _MARKER = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)]|#{1,6}|>)\s+(?:\[[ xX]\]\s+)?")
 _DATE = re.compile(r"(?<!\d)\d{4}-?\d{2}-?\d{2}(?!\d)")
 
 
-def chunk(text: str, path: str, passage_tokens: int) -> DocumentPieces:
-    """Splits a document. `path` is the path in citations."""
+def chunk(text: str, path: str, passage_tokens: int, overlap_tokens: int | None = None) -> DocumentPieces:
+    """Splits a document. `path` is the path in citations. With an overlap the pieces are windows of so many tokens."""
+    if overlap_tokens is not None:
+        return _windows(text, path, passage_tokens * 4, overlap_tokens * 4)
     title, day = _title(path), date_in_path(path)
     dated = f"{spelled(day)} {day_words(day)}" if day else ""
     pieces: list[Piece] = []
@@ -231,6 +233,29 @@ def _together(blocks: list[MarkdownBlock], characters: int) -> Iterator[list[Mar
         size += block.size
     if passage:
         yield passage
+
+
+def _windows(text: str, path: str, size: int, overlap: int) -> DocumentPieces:
+    """Whole lines up to a size, each window beginning with the last lines of the one before."""
+    title, lines = _title(path), lines_of(text)
+    pieces: list[Piece] = []
+    first = 0
+    while first < len(lines):
+        last, room = first + 1, size - len(lines[first])
+        while last < len(lines) and room > len(lines[last]):
+            room -= len(lines[last]) + 1
+            last += 1
+        together = "\n".join(lines[first:last])
+        if _TELLING.search(together):
+            block = MarkdownBlock(first + 1, last, together, "", len(together))
+            pieces.append(_piece(block, title, len(pieces)))
+        again, room = last, overlap if last < len(lines) else 0
+        while again - 1 > first and room > len(lines[again - 1]):
+            again -= 1
+            room -= len(lines[again]) + 1
+        first = again
+    passages = (Passage(piece.start_line, piece.end_line, piece.words) for piece in pieces)
+    return DocumentPieces(tuple(pieces), tuple(passages))
 
 
 def _piece(block: MarkdownBlock, title: str, passage: int) -> Piece:

@@ -127,7 +127,7 @@ class MemoryIndex:
         self._settings = settings
         self._conversations = conversations
         self._agent = agent
-        self._recipe = recipe(settings.passage_tokens)
+        self._recipe = recipe(settings)
         self._rows: dict[str, FileRow] | None = None  # the index content by path; None: not read yet
         self._stamps: dict[str, Stamp] = {}  # the same, of those split by the current code
         self._next: Sweep | None = None  # has not started
@@ -290,9 +290,13 @@ class MemoryIndex:
         if row is not None and row.digest == document.digest and row.recipe == self._recipe:
             batch.same.append(msgspec.structs.replace(row, stamp=document.stamp))
             return
-        cut = chunk(document.text, document.ref.path, self._settings.passage_tokens)
+        cut = self._chunked(document)
         now, pieces = self._clock.now_ms(), len(cut.pieces)
         batch.cut.append((FileRow(document.ref, document.stamp, document.digest, now, pieces, self._recipe), cut))
+
+    def _chunked(self, document: MemoryDocument) -> DocumentPieces:
+        settings = self._settings
+        return chunk(document.text, document.ref.path, settings.passage_tokens, settings.overlap_tokens)
 
     async def _put(self, sweep: Sweep, batch: Batch) -> None:
         rows = await self._known()
@@ -367,16 +371,17 @@ class MemoryIndex:
         return "other pieces than the text has" if deep and not await self._has_its_pieces(document) else ""
 
     async def _has_its_pieces(self, document: MemoryDocument) -> bool:
-        cut = await asyncio.to_thread(chunk, document.text, document.ref.path, self._settings.passage_tokens)
+        cut = await asyncio.to_thread(self._chunked, document)
         stored = await self._store.pieces_of(document.ref)
         known = attrgetter("start_line", "end_line", "text", "context")
         return list(map(known, cut.pieces)) == list(map(known, stored))
 
 
-def recipe(passage_tokens: int) -> str:
+def recipe(settings: MemorySettings) -> str:
     """Identifies how texts are split, by a digest of the code, so that no version number is forgotten."""
     code = sha256(b"".join(Path(module.__file__ or "").read_bytes() for module in (cutting, terms)))
-    return f"{code.hexdigest()[:12]}/{passage_tokens}"
+    overlap = "" if settings.overlap_tokens is None else f"/{settings.overlap_tokens}"
+    return f"{code.hexdigest()[:12]}/{settings.passage_tokens}{overlap}"
 
 
 def _closed() -> StorageError:

@@ -95,8 +95,8 @@ class Looker:
             layout, vectors = found.layout, _Vectors(tx, vector, space, self._signs)
             nearby = vectors.nearest(limit) if not sources else _nearest_of(vectors, layout, limit, sources)
             ids = sorted({*_with_neighbours({*found.best, *nearby}, layout), *found.whole})
-            cosines = vectors.cosines(ids)
-            late = vectors.late(ids, found, query)
+            cosines, codes = vectors.cosines(ids)
+            late = vectors.late(codes, found, query)
             rows = tx.all("memory.pieces_by_id", ids=json.dumps(ids))
             candidates = tuple(_candidate(row, layout, found, cosines, late) for row in rows)
             return CandidateSet(candidates, layout.pieces, vectors.embedded, found.frequencies)
@@ -190,17 +190,18 @@ class _Vectors:
             ids = nearest_of(self._tx, near, self._query, limit)
         return [piece for (piece,) in self._tx.all("memory.pieces_meaning", ids=json.dumps(ids))]
 
-    def cosines(self, pieces: Sequence[int]) -> Scores:
+    def cosines(self, pieces: Sequence[int]) -> tuple[Scores, dict[int, bytes]]:
+        """The cosines, and the codes of words."""
         if not self.embedded:
-            return {}
-        if self.embedded > FEW:
+            return {}, {}
+        if self.embedded > FEW or self._tokens is not None:
             return cosines_of(self._tx, self._space, pieces, self._query)
-        return dict(self._tx.all("memory.cosines", query=self._query, space=self._space, ids=json.dumps(pieces)))
+        ids = json.dumps(pieces)
+        return dict(self._tx.all("memory.cosines", query=self._query, space=self._space, ids=ids)), {}
 
-    def late(self, pieces: Sequence[int], found: _Words, query: WordQuery) -> Scores:
-        if not self.embedded or self._tokens is None:
+    def late(self, codes: dict[int, bytes], found: _Words, query: WordQuery) -> Scores:
+        if not codes or self._tokens is None:
             return {}
-        codes = dict(self._tx.all("memory.tokens_of_pieces", space=self._space, ids=json.dumps(pieces)))
         frequencies = dict(zip(map(folded, query.words), found.frequencies, strict=True))
         files = {piece: found.layout.file_of(piece) for piece in codes}
         return late_scores(self._tokens, frequencies, found.layout.pieces, codes, files)
@@ -209,7 +210,7 @@ class _Vectors:
 def _nearest_of(vectors: _Vectors, layout: Layout, limit: int, sources: frozenset[str]) -> list[int]:
     """The nearest pieces of these sources, among the ten times as many nearest of all."""
     pieces = list(_wanted(vectors.nearest(limit * 10), layout, sources))
-    cosines = vectors.cosines(pieces)
+    cosines, _ = vectors.cosines(pieces)
     return nlargest(limit, cosines, key=cosines.__getitem__)
 
 

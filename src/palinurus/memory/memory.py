@@ -17,7 +17,7 @@ import msgspec
 
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import PalinurusError, StorageError
-from palinurus.memory.answer import MemoryStatus, OnProgress, SearchAnswer, SyncReport
+from palinurus.memory.answer import IndexExport, MemoryStatus, OnProgress, SearchAnswer, SyncReport
 from palinurus.memory.embedder import Embedder
 from palinurus.memory.fill import VectorFiller
 from palinurus.memory.index import MemoryIndex
@@ -156,6 +156,15 @@ class Memory:
         report = await self._sync()
         await self._store.scrub()
         return report
+
+    async def export(self, to: Path) -> IndexExport:
+        """Writes the index, as it is after a look at the files, as a database of OpenClaw's form."""
+        from palinurus.memory.export import export_index  # rarely wanted
+
+        await self._sync()
+        if self._store.path is None:
+            raise StorageError("this index is in memory only and cannot be exported")
+        return await asyncio.to_thread(export_index, self._store.path, to)
 
     async def read_conversation(self, path: str) -> str | None:
         """The text of a past session, by its path in citations; None if there is none."""

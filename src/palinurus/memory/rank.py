@@ -84,15 +84,20 @@ class WordScores:
         contexts = _contexts(candidates)
         above = self._in_contexts(contexts)
         numbers = {candidate.id: at for at, candidate in enumerate(candidates)}
-        around = [dict(counted) for counted in counts]
-        for counted, context in zip(around, contexts, strict=True):
-            _add(counted, above[context], 1.0)
+        around = [{**above[context], **counted} for counted, context in zip(counts, contexts, strict=True)]
+        for counted, context, own in zip(around, contexts, counts, strict=True):
+            for number in above[context].keys() & own.keys():
+                counted[number] += CONTEXT
         for candidate, counted in zip(candidates, counts, strict=True):
-            if counted:
-                for distance, weight in window:
-                    other = numbers.get(candidate.id + distance)
-                    if other is not None and candidates[other].ref == candidate.ref:
-                        _add(around[other], counted, weight * brevity[other])
+            if not counted:
+                continue
+            ref, words = candidate.ref, list(counted.items())
+            for distance, weight in window:
+                other = numbers.get(candidate.id + distance)
+                if other is not None and candidates[other].ref is ref:
+                    here, share = around[other], weight * brevity[other]
+                    for number, count in words:
+                        here[number] = here.get(number, 0.0) + share * count
         return around
 
     def _in_contexts(self, contexts: Sequence[str]) -> dict[str, Counts]:
@@ -160,19 +165,15 @@ def _gains(around: Sequence[Counts], weights: Sequence[float], lengths: Sequence
     return gains
 
 
-def _add(to: Counts, counted: Counts, weight: float) -> None:
-    for number, count in counted.items():
-        to[number] = to.get(number, 0.0) + weight * count
-
-
 STAND_IN = 0.6  # the cosine of a full word score, if there is no vector
-COSINE = 0.6  # of the vector's weight, beside late interaction
+COSINE = 0.8  # of the vector's weight, beside late interaction
 NAMES = ("words", "passage", "label", "date", "vector", "late")
 _FIELD = re.compile(  # `- **Name:**`, `- [x]`, `_(what they like)_`, `- Name: _(optional)_`
     r"[ \t>|]*(?:[-*+]|\d{1,9}[.)])?[ \t]*(?:\[[ xX]\])?[ \t]*"
     r"(?:[*_]*[^:\n]{1,40}:[*_]*)?[ \t]*(?:[*_]+\([^\n]*\)[*_]+)?[ \t]*"
 )
 _HEADING = re.compile(r"[ \t]*#{1,6}[ \t]+([^\n]*?)[# \t]*|[ \t]*([^\n]+?)[ \t]*\n[ \t]*(?:=+|-+)[ \t]*")
+FAR_BELOW = 0.2  # of the best score
 SENTENCE = 4  # words of a heading that may be a note: `## Karl called about the boiler`
 SEEDED = "USER.md"  # of our templates the one that is searched
 
@@ -183,9 +184,11 @@ def _is_frame(candidate: SearchCandidate, after: SearchCandidate | None) -> bool
     Such pieces are candidates, because their words tell about the pieces beside them.
     """
     text = candidate.text
-    if _FIELD.fullmatch(text) or (candidate.ref.path == SEEDED and text in _template_blocks()):
+    if candidate.ref.path == SEEDED and text in _template_blocks():
         return True
-    heading = _HEADING.fullmatch(text)
+    if text[-1:] in ":*_] " and _FIELD.fullmatch(text):
+        return True
+    heading = _HEADING.fullmatch(text) if "#" in text[:4] or text[-1:] in "=- " else None
     if not heading:
         return False
     words = (heading[1] or heading[2] or "").strip()
@@ -208,6 +211,11 @@ class RankedCandidate(Struct, frozen=True):
     score: float  # 0 for no match, about 1 for a full one
     parts: tuple[float, ...] = ()  # the value of each factor, in the order of NAMES; then the share left by age
 
+    @property
+    def kept(self) -> float:
+        """The share of the score that age has left: what is old is not worth less than the minimum for that."""
+        return self.parts[-1] if len(self.parts) > len(NAMES) else 1.0
+
 
 class RankedList(Struct, frozen=True):
     """The candidates of one question, best first, and the maximum share of each factor."""
@@ -216,12 +224,15 @@ class RankedList(Struct, frozen=True):
     shares: tuple[float, ...]
 
     def above(self, min_score: float) -> list[RankedCandidate]:
-        """Those that may be results: good enough, and more than a frame for others."""
+        """Those that may be results: good enough, also beside the best, and more than a frame for others."""
+        least = max([min_score, *(FAR_BELOW * one.score for one in self.ranked[:1])]) if min_score else 0.0
         after = {one.candidate.id - 1: one.candidate for one in self.ranked}
         return [
             one
             for one in self.ranked
-            if one.score >= min_score and one.score > 0 and not _is_frame(one.candidate, after.get(one.candidate.id))
+            if one.score >= least * one.kept
+            and one.score > 0
+            and not _is_frame(one.candidate, after.get(one.candidate.id))
         ]
 
     def factors(self, one: RankedCandidate) -> tuple[Factor, ...]:
@@ -247,7 +258,7 @@ def rank(
     words = WordScores(query, looked, ranking.neighbours)
     passage = max((candidate.passage_words for candidate in looked.candidates), default=0.0) or 1.0
     near = {ref: nearness(date_in_path(ref.path), days) for ref in {one.ref for one in looked.candidates}}
-    by_word = by_vector and any(candidate.late is not None for candidate in looked.candidates)
+    by_word = by_vector and ranking.late and any(candidate.late is not None for candidate in looked.candidates)
     has = (any(words.labelled), any(near.values()), by_vector, by_word)
     shares = _shares(ranking, *has)
     ranked = []

@@ -17,7 +17,7 @@ import logging
 from bisect import bisect_left
 from collections.abc import Sequence
 from datetime import date
-from functools import partial
+from functools import lru_cache, partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -121,6 +121,7 @@ def _result(one: RankedCandidate, snippet: str, *, cite: bool) -> SearchResult:
     return SearchResult(path, *lines, round(min(1.0, one.score), 4), snippet, found.ref.source, cited, above)
 
 
+@lru_cache(maxsize=10_000)
 def under(path: str, context: str) -> str:
     """The context of a snippet, if it adds something: "lives in Oslo" says little without the heading "Anna"."""
     known, day = folded(path), date_in_path(path)

@@ -24,6 +24,11 @@ EMBEDDED, NOBODY = "embedded", "none"
 BUILTIN = "builtin"
 _OF_CORE = ("", BUILTIN, "memory-core")  # OpenClaw's name for the slot's own plugin
 ALL_MARKDOWN = "**/*.md"
+OPENCLAW_SEARCH: Mapping[str, Any] = {
+    "chunking": {"tokens": 1024},
+    "query": {"hybrid": {"vectorWeight": 0.6, "textWeight": 0.4}},
+}
+OPENCLAW_OVERLAP = 128  # tokens
 MMR_LAMBDA, HALF_LIFE_DAYS = 0.7, 30.0  # OpenClaw's default if enabled without a number
 RESERVED = frozenset({"memory", "sessions"})  # prefix of citations without a collection
 LONGEST_NAME = 40
@@ -117,8 +122,14 @@ class Ranking(Section, frozen=True):
     label: float = 0.3  # for a line that begins with the speaker or subject of the question
     date: float = 0.3  # for daily files of the days in the question
     neighbours: float = 0.5  # weight of a word in the neighbouring chunk
+    late: bool = True  # whether the words of question and chunk are compared one by one, if the embedder can
     candidates: int = 65  # candidates per ranking
-    min_score: Annotated[float, _share("Results below this are left out.", "query.minScore")] = 0.0
+    min_score: Annotated[
+        float,
+        _share(
+            "Results below this are left out; those below a fifth of the best too, unless it is 0.", "query.minScore"
+        ),
+    ] = 0.08
     mmr_lambda: Annotated[
         float | None,
         _share(
@@ -207,6 +218,7 @@ class MemorySettings(Section, frozen=True):
     passage_tokens: Annotated[
         int, option("Size of a passage, whose words count for each line in it.", "chunking.tokens", ge=32, le=8_000)
     ] = 400
+    overlap_tokens: int | None = None  # of windows of that size, which are the chunks then; None: chunks are lines
     embedder: Annotated[
         str,
         option(
@@ -245,6 +257,14 @@ class MemoryChoices(Section, frozen=True):
         False
     )
 
+    preset: Annotated[
+        Literal["openclaw"] | None,
+        option(
+            "openclaw: chunks of 1,024 tokens that overlap by 128, scored 0.6 by vector and 0.4 by words, as OpenClaw's"
+            " documents say. Options that are set win. Unset: what measures best."
+        ),
+    ] = None
+
 
 class MemoryEngine(Section, frozen=True):
     """Memory options for all agents."""
@@ -276,9 +296,13 @@ def memory_settings(config: Config, home: Home, agent_id: str | None = None) -> 
         found = config.layers(model, agent.agent_id)
         return [each.as_section for each in found if is_read or each.path[:2] != ("memory", "qmd")]
 
-    said = build(MemorySettings, [*layers(MemorySettings), _of_engine(engine)])
     chosen = [build(MemoryChoices, [layer]) for layer in layers(MemoryChoices)]
     joined = build(MemoryChoices, layers(MemoryChoices))
+    preset = [OPENCLAW_SEARCH] if joined.preset else []
+    said = build(MemorySettings, [*layers(MemorySettings), *preset, _of_engine(engine)])
+    if joined.preset:
+        alone = replace(said.ranking, passage=0.0, label=0.0, date=0.0, neighbours=0.0, late=False)
+        said = replace(said, ranking=alone, overlap_tokens=OPENCLAW_OVERLAP)
     mmr = _switched(joined.mmr, said.ranking.mmr_lambda, MMR_LAMBDA)
     half_life = _switched(joined.decay, said.ranking.half_life_days, HALF_LIFE_DAYS)
     ranking = replace(said.ranking, mmr_lambda=mmr, half_life_days=half_life)

@@ -156,11 +156,15 @@ def nearest_of(tx: Transaction, ids: Sequence[int], query: bytes, limit: int) ->
     return [rows[int(at)][0] for at in order]
 
 
-def cosines_of(tx: Transaction, space: int, pieces: Sequence[int], query: bytes) -> dict[int, float]:
+def cosines_of(
+    tx: Transaction, space: int, pieces: Sequence[int], query: bytes
+) -> tuple[dict[int, float], dict[int, bytes]]:
+    """The cosines, and the codes of the words (late.py), of those that have them."""
     rows = tx.all("memory.vectors_of_pieces", space=space, ids=json.dumps(pieces))
     if not rows:
-        return {}
-    return {row[0]: float(value) for row, value in zip(rows, cosines([row[1] for row in rows], query), strict=True)}
+        return {}, {}
+    found = cosines([row[1] for row in rows], query).tolist()
+    return dict(zip([row[0] for row in rows], found, strict=True)), {row[0]: row[2] for row in rows if row[2]}
 
 
 def _words(bits: bytes, vectors: int) -> Numbers:

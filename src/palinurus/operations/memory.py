@@ -10,13 +10,14 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta, Struct
 
 from palinurus.domain.errors import ConfigError, NotFound
-from palinurus.memory.answer import MemoryStatus, Progress, SearchAnswer, SyncReport
+from palinurus.memory.answer import IndexExport, MemoryStatus, Progress, SearchAnswer, SyncReport
 from palinurus.memory.conversations import MANY, said_lines, session_of
 from palinurus.memory.get import MAX_CHARACTERS, MAX_LINES, LineRange, MemoryText, get_lines
 from palinurus.memory.question import IndexMemory, SearchMemory, question
@@ -167,6 +168,16 @@ async def index_memory(services: Services, asked: IndexMemory) -> AsyncIterator[
         async for progress, report in steps:
             took = round((time.perf_counter() - began) * 1000, 1)  # vectors included
             yield IndexStep(progress, msgspec.structs.replace(report, took_ms=took) if report else None)
+
+
+@operation("memory.export", scope="read", local=True)
+async def export_memory(
+    services: Services,
+    to: Annotated[str, "A new file, as an absolute path."],
+    agent: OfAgent = "",
+) -> IndexExport:
+    """Write the index as an SQLite database of the form that OpenClaw's documents describe."""
+    return await memory_of(services, agent).builtin.export(Path(to))
 
 
 @operation("memory.watch", scope="read", local=True)

@@ -165,17 +165,21 @@ class TokenEmbedder(HashingEmbedder):
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         vectors = await super().embed(texts)
-        codes = (b"".join(map(self._code, _WORD.findall(text.lower()))) for text in texts)
+        codes = (b"".join(map(self._code, _words(text))) for text in texts)
         return [vector + code for vector, code in zip(vectors, codes, strict=True)]
 
     async def embed_query(self, text: str) -> bytes:
-        words = _WORD.findall(text.lower())
+        words = _words(text)
         signs = [bit for word in words for byte in self._code(word) for bit in f"{byte:08b}"]
         states = struct.pack(f"<{len(signs)}f", *((2 * int(bit) - 1) / math.sqrt(DIMENSIONS) for bit in signs))
         return await super().embed_query(text) + struct.pack("<H", len(words)) + states + "\n".join(words).encode()
 
     def _code(self, word: str) -> bytes:
         return hashlib.sha256(self._synonyms.get(word, word).encode()).digest()[: DIMENSIONS // 8]
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.lower())[:256]  # models read no further
 
 
 class Mood(StrEnum):

@@ -175,17 +175,10 @@ SELECT id, bits FROM signs WHERE id > :last ORDER BY id;
 SELECT id, vector FROM vectors WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- vectors_of_pieces --
-SELECT p.id, v.vector
+SELECT p.id, v.vector, v.tokens
 FROM json_each(:ids) wanted
 CROSS JOIN pieces p ON p.id = wanted.value
 CROSS JOIN vectors v ON v.space = :space AND v.meaning = p.meaning;
-
--- tokens_of_pieces --
-SELECT p.id, v.tokens
-FROM json_each(:ids) wanted
-CROSS JOIN pieces p ON p.id = wanted.value
-CROSS JOIN vectors v ON v.space = :space AND v.meaning = p.meaning
-WHERE v.tokens IS NOT NULL;
 
 -- nearest --
 SELECT id FROM vectors WHERE space = :space
