@@ -315,6 +315,16 @@ EXTENSIONS = (
         before="route",
     ),
     Extension(
+        "knowledge",
+        "palinurus.extensions.knowledge",
+        commands={
+            "memory recall": "Facts and lines of notes that answer a question.",
+            "memory entities": "People, places and things that facts name.",
+        },
+        operations=_in_family("memory", "recall entities"),
+        text_places=("palinurus.extensions.knowledge.text_places:PLACES",),
+    ),
+    Extension(
         "migrate",
         "palinurus.extensions.migrate",
         commands={

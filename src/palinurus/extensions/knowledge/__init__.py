@@ -1,0 +1,16 @@
+"""Knowledge: what agents retain as facts, recall in answers, and know of people, places and things.
+
+`facts` reads the bullets of `## Retain` sections, `entities` finds out which names mean the same, `store` holds what
+is derived from them, `recall` answers questions, `knowledge` keeps all of it in step with the markdown, the truth.
+"""
+
+from __future__ import annotations
+
+from palinurus.runtime.extensions import App
+
+
+def register(app: App) -> None:
+    app.operation(f"{__name__}.operations:recall", "memory.recall")
+    app.operation(f"{__name__}.operations:list_entities", "memory.entities")
+    app.command("memory recall", f"{__name__}.commands:recall")
+    app.command("memory entities", f"{__name__}.commands:entities")

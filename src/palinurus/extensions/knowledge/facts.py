@@ -1,0 +1,186 @@
+"""Facts in markdown: the bullets of `## Retain` sections in notes, and of the pages in `bank/`. Pure.
+
+    ## Retain
+    - W @Peter: Is in Marrakech from 2025-11-27 to 2025-12-01 for Andy's birthday.
+    - B @warelay: I fixed the crash by wrapping the handlers (see memory/2025-11-27.md).
+    - O(c=0.95) @Peter: Prefers concise replies.
+    - S @Peter @Andy: Travel together every autumn.
+
+The markdown is the truth: whatever is derived from it can be made anew. A fact is known by its words and its day, so it
+stays the same fact when its line moves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from datetime import date
+from typing import Literal
+
+from msgspec import Struct
+
+from palinurus.domain.messages import NOTED_OUTSIDE, OUTSIDE_MARK, Origin
+from palinurus.memory.terms import date_in_path
+from palinurus.text.dates import Period, find_dates
+
+FactKind = Literal["world", "experience", "opinion", "observation"]
+KINDS: dict[str, FactKind] = {"W": "world", "B": "experience", "O": "opinion", "S": "observation"}
+LETTERS = {kind: letter for letter, kind in KINDS.items()}
+MOST_ENTITIES = 20  # of one fact
+LONGEST = 4_000  # characters of one fact
+BANK = "bank/"
+_RETAIN = re.compile(r"(#{1,6})[ \t]+retain(?:ed)?[ \t]*#*[ \t]*", re.IGNORECASE)
+_HEADING = re.compile(r"(#{1,6})[ \t]")
+_FENCE = re.compile(r"[ \t]*(```|~~~)")
+_BULLET = re.compile(r"([ \t]*)[-*+][ \t]+(?=\S)")
+_TYPED = re.compile(r"([WBOS])(?:\(c=([^)\s]{1,12})\))?(?=[\s:@])")
+_MENTION = re.compile(r"(?<![\w.@/])@([^\W_][\w'’-]*(?:\.[\w'’-]+)*)")
+_HEAD = re.compile(r"(?:@[^\s:,]+[\s,]*)*:?\s*")
+_BETWEEN = re.compile(r"\s*(?:-|–|—|to|until|till|through|bis|and)\s*", re.IGNORECASE)
+
+
+class Fact(Struct, frozen=True):
+    """A statement that is understandable on its own."""
+
+    id: str
+    kind: FactKind
+    text: str
+    entities: tuple[str, ...]  # as they are mentioned
+    path: str
+    line: int
+    last_line: int
+    said_on: str = ""  # the day of its note, YYYY-MM-DD
+    first_day: str = ""  # when it happened, or was so
+    last_day: str = ""
+    confidence: float | None = None  # as written; only opinions have one
+    origin: Origin = Origin.OWNER
+
+    @property
+    def source(self) -> str:
+        return f"{self.path}#L{self.line}" + (f"-L{self.last_line}" if self.last_line > self.line else "")
+
+
+class FactTrouble(Struct, frozen=True):
+    """A bullet that is not a fact as it stands."""
+
+    path: str
+    line: int
+    why: str
+
+
+class FactReading(Struct, frozen=True):
+    facts: tuple[Fact, ...]
+    troubles: tuple[FactTrouble, ...] = ()
+
+
+def read_facts(path: str, text: str) -> FactReading:
+    """The facts of a file: of its Retain sections, or of all of it in the bank."""
+    facts: dict[str, Fact] = {}
+    troubles: list[FactTrouble] = []
+    day = date_in_path(path)
+    for line, last, bullet in _bullets(text.splitlines(), whole=path.startswith(BANK)):
+        try:
+            fact = _fact(path, line, last, bullet, day)
+        except ValueError as error:
+            troubles.append(FactTrouble(path, line, str(error)))
+            continue
+        if fact is not None:
+            facts.setdefault(fact.id, fact)
+    return FactReading(tuple(facts.values()), tuple(troubles))
+
+
+def mentions_in(text: str) -> tuple[str, ...]:
+    """Names behind an @, in order, once each: `@The-Castle` is The Castle."""
+    names = (found.rstrip("'’-").removesuffix("'s").removesuffix("’s") for found in _MENTION.findall(text))
+    return tuple(dict.fromkeys(name.replace("-", " ") for name in names if name))[:MOST_ENTITIES]
+
+
+def fact_line(kind: FactKind, text: str, entities: tuple[str, ...] = (), confidence: float | None = None) -> str:
+    """A fact as a bullet."""
+    letter = LETTERS[kind] + (f"(c={confidence:.2f})" if confidence is not None else "")
+    names = "".join(f" @{name.replace(' ', '-')}" for name in entities)
+    return f"- {letter}{names}: {' '.join(text.split())}"
+
+
+def fact_id(kind: FactKind, text: str, said_on: str) -> str:
+    return hashlib.sha256(f"{kind}\n{said_on}\n{' '.join(text.split())}".encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def _bullets(lines: list[str], *, whole: bool) -> Iterator[tuple[int, int, str]]:
+    """First line, last line and text of each bullet that counts; lines count from 1."""
+    level, fenced = 1 if whole else 0, False
+    start, indent, parts = 0, 0, list[str]()
+    for number, line in enumerate([*lines, "# "], 1):
+        if _FENCE.match(line):
+            fenced = not fenced
+        heading = None if fenced else _HEADING.match(line)
+        bullet = None if fenced or heading else _BULLET.match(line)
+        goes_on = bool(start and line.strip() and not heading and not bullet and _indent_of(line) > indent)
+        if goes_on:
+            parts.append(line.strip())
+            continue
+        if start:
+            yield start, number - 1 if line.strip() or number > len(lines) else start + len(parts) - 1, " ".join(parts)
+            start, parts = 0, []
+        if heading and not whole:
+            own = len(heading[1])
+            level = own if _RETAIN.fullmatch(line) else (level if level and own > level else 0)
+        elif bullet and level:
+            start, indent, parts = number, _indent_of(line), [line[bullet.end() :].strip()]
+
+
+def _indent_of(line: str) -> int:
+    return len(line) - len(line.lstrip(" \t"))
+
+
+def _fact(path: str, line: int, last: int, bullet: str, day: date | None) -> Fact | None:
+    """Raises ValueError. None: a bullet without words."""
+    typed = _TYPED.match(bullet)
+    kind: FactKind = KINDS[typed[1]] if typed else "world"
+    confidence = _confidence(typed[2]) if typed and typed[2] else None
+    if confidence is not None and kind != "opinion":
+        raise ValueError("only an opinion has a confidence: O(c=0.8)")
+    rest = bullet[typed.end() :].strip() if typed else bullet
+    is_outside = OUTSIDE_MARK in rest
+    head = _HEAD.match(rest)
+    words = rest[head.end() :] if head else rest
+    words = " ".join(words.replace(NOTED_OUTSIDE, "").replace(f"({OUTSIDE_MARK}", "").split())
+    if not any(map(str.isalnum, words)):
+        return None
+    if len(words) > LONGEST:
+        raise ValueError(f"a fact has at most {LONGEST:,} characters, this one has {len(words):,}")
+    said_on = day.isoformat() if day else ""
+    happened = _when(words, day)
+    return Fact(
+        fact_id(kind, words, said_on), kind, words, mentions_in(rest), path, line, last, said_on,
+        happened.first.isoformat() if happened else "", happened.last.isoformat() if happened else "",
+        confidence, Origin.OUTSIDE if is_outside else Origin.OWNER,
+    )  # fmt: skip
+
+
+def _confidence(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise ValueError(f"a confidence is a number from 0 to 1, not {text}")
+    return value
+
+
+def _when(text: str, day: date | None) -> Period | None:
+    """The time that a fact names: a range stays one."""
+    if day is None and not any(map(str.isdigit, text)):
+        return None
+    found = find_dates(text, day or date(1970, 1, 1), tense="past")
+    if day is None:
+        found = [each for each in found if not each.relative]
+    if not found:
+        return None
+    period, end = found[0].period, found[0].end
+    for each in found[1:]:
+        if not _BETWEEN.fullmatch(text, end, each.start) or each.period.last < period.first:
+            break
+        period, end = Period(period.first, each.period.last), each.end
+    return period

@@ -1,0 +1,166 @@
+"""What agents know: facts read from their markdown, kept in step with it, and asked.
+
+Every question compares the files with the derived store first, by their stamps: a hand edit counts at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from datetime import date
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from palinurus.domain.clock import local_time
+from palinurus.domain.errors import BadRequest, NotFound
+from palinurus.extensions.knowledge.entities import Declaration, normal_name
+from palinurus.extensions.knowledge.facts import FactReading, FactTrouble, read_facts
+from palinurus.extensions.knowledge.recall import RecallAnswer, RecallQuestion, RecallScope, recall_facts
+from palinurus.extensions.knowledge.store import KnowledgeStore
+from palinurus.memory.answer import SkippedFile
+from palinurus.memory.question import MAX_QUERY, Question
+from palinurus.memory.scan import Scanner
+from palinurus.memory.settings import Collection
+from palinurus.operations.services import Services
+
+_LENGTH = re.compile(r"(\d{1,5}) ?([dwmy])(?:ays?|eeks?|onths?|ears?)?")
+AT_ONCE = 200  # files that are read in one go
+MARGIN = 2  # lines of memory search for each result that is wanted
+
+
+class KnowledgeSync(Struct, frozen=True, rename="camel"):
+    """What was compared and read."""
+
+    files: int
+    changed: int
+    removed: int
+    skipped: tuple[SkippedFile, ...] = ()
+
+
+class AgentKnowledge:
+    """One agent's."""
+
+    def __init__(self, workspace: Path, store: KnowledgeStore) -> None:
+        self.store = store
+        self._workspace = workspace
+        self._scanner = Scanner(workspace, [Collection("bank", workspace / "bank")], sources=["memory"])
+        self._syncing = asyncio.Lock()
+
+    async def sync(self) -> KnowledgeSync:
+        """Reads what has changed. Whoever asks meanwhile waits for it."""
+        async with self._syncing:
+            scan = await asyncio.to_thread(self._scanner.scan)
+            known = await self.store.stamps()
+            stamps = {path: "-".join(map(str, stamp)) for path, stamp in scan.stamps.items()}
+            changed = [path for path, stamp in stamps.items() if known.get(path) != stamp]
+            gone = [path for path in known if path not in stamps and not any(map(path.startswith, scan.unseen))]
+            skipped = list(scan.skipped)
+            for first in range(0, max(len(changed), 1 if gone else 0), AT_ONCE):
+                read, troubles = await asyncio.to_thread(self._read, changed[first : first + AT_ONCE])
+                skipped += troubles
+                await self.store.replace(read, gone if not first else (), self._declared())
+            return KnowledgeSync(len(stamps), len(changed), len(gone), tuple(skipped))
+
+    def _read(self, paths: list[str]) -> tuple[dict[str, tuple[str, FactReading]], list[SkippedFile]]:
+        read, skipped = dict[str, tuple[str, FactReading]](), list[SkippedFile]()
+        for path in paths:
+            document = self._scanner.read(path)
+            if isinstance(document, SkippedFile):
+                skipped.append(document)
+            elif document is not None:
+                read[path] = "-".join(map(str, document.stamp)), read_facts(path, document.text)
+        return read, skipped
+
+    def _declared(self) -> tuple[Declaration, ...]:
+        return ()
+
+    async def troubles(self) -> list[FactTrouble]:
+        return await self.store.troubles()
+
+    async def close(self) -> None:
+        self._scanner.stop()
+        await self.store.close()
+
+
+class Knowledge:
+    """`services.keep(Knowledge)`: that of all agents."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._agents: dict[str, tuple[Path, AgentKnowledge]] = {}
+
+    async def of(self, agent: str) -> AgentKnowledge:
+        """In step with the files. Raises NotFound for an unknown agent."""
+        id_ = agent.strip().lower() or self._services.agents.default
+        workspace = self._services.agents.get(id_).files.boundary.root
+        known = self._agents.get(id_)
+        if known is None or known[0] != workspace:
+            if known is not None:
+                await known[1].close()
+            path = self._services.home.root / "derived" / "knowledge" / f"{id_}.sqlite"
+            known = self._agents[id_] = workspace, AgentKnowledge(workspace, KnowledgeStore(path))
+        await known[1].sync()
+        return known[1]
+
+    async def recall(self, asked: RecallQuestion) -> RecallAnswer:
+        """Raises BadRequest for a day or a length of time that is none, NotFound for an unknown entity or agent."""
+        began = time.perf_counter()
+        today = local_time(self._services.clock).date()
+        own = await self.of(asked.agent)
+        scope = RecallScope(
+            since=_since(asked.since, today) if asked.since else None,
+            as_of=_day(asked.as_of) if asked.as_of else None,
+            kind=asked.kind or "",
+            entity=await _entity(own.store, asked.entity) if asked.entity else "",
+        )
+        memory = self._services.memory(asked.agent.strip().lower() or self._services.agents.default)
+        budget = replace(memory.settings.budget, results=min(asked.k * MARGIN, 1_000))
+        if asked.budget_tokens is not None:
+            budget = replace(budget, tokens=asked.budget_tokens)
+        plain = await memory.search(Question(asked.query[:MAX_QUERY], budget))
+        answer = await recall_facts(own.store, asked, scope, plain, today)
+        return replace(answer, took_ms=round((time.perf_counter() - began) * 1000, 1))
+
+    async def remove_stores(self) -> int:
+        """Deletes what is derived, with every byte of it. Returns how many files were there."""
+        await self.close()
+        files = list((self._services.home.root / "derived" / "knowledge").glob("*.sqlite*"))
+        for file in files:
+            file.unlink(missing_ok=True)
+        return len(files)
+
+    async def close(self) -> None:
+        for _, each in self._agents.values():
+            await each.close()
+        self._agents.clear()
+
+
+def _since(text: str, today: date) -> date:
+    """A length of time before today, or a day."""
+    found = _LENGTH.fullmatch(text.strip().lower())
+    if found is None:
+        try:
+            return date.fromisoformat(text.strip())
+        except ValueError:
+            raise BadRequest(f"{text[:40]!r} is no length of time", hint="write 30d, 6w, 3m or 1y, or a day") from None
+    days = int(found[1]) * {"d": 1, "w": 7, "m": 30, "y": 365}[found[2]]
+    return date.fromordinal(max(today.toordinal() - days, 1))
+
+
+def _day(text: str) -> date:
+    try:
+        return date.fromisoformat(text.strip())
+    except ValueError:
+        raise BadRequest(f"{text[:40]!r} is no day", hint="write it as 2026-03-01") from None
+
+
+async def _entity(store: KnowledgeStore, name: str) -> str:
+    """As it is listed. Raises NotFound."""
+    wanted = normal_name(name.removeprefix("@").replace("-", " "))
+    known = {normal_name(each): entity for each, entity in (await store.names()).items()}
+    if wanted not in known:
+        raise NotFound(f"no fact names {name[:60]!r}", hint="`pal memory entities list` shows who is named")
+    return known[wanted]

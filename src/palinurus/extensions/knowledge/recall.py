@@ -1,0 +1,215 @@
+"""Recall: facts and lines of notes that answer a question, within a budget of tokens. No model is called.
+
+Five arms look in their own way: the words of the question, the entities that it names, the time that it asks about,
+opinions when it asks for one, and plain memory search. Their rankings are fused by rank (RRF); an arm that fits the
+question is raised in rank, not in score, which would silence the others.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+from typing import Annotated
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from palinurus.domain.messages import Origin
+from palinurus.extensions.knowledge.entities import normal_name
+from palinurus.extensions.knowledge.facts import FactKind
+from palinurus.extensions.knowledge.store import KnowledgeStore, StoredFact
+from palinurus.memory.answer import IndexFreshness, SearchAnswer, SearchResult
+from palinurus.memory.terms import DateSpan, asked_about, date_in_path, word_query
+from palinurus.text.tokens import estimate_tokens
+
+SMOOTHING = 60  # of RRF
+MOST = {"by_words": 200, "by_entity": 200, "by_time": 300, "by_kind": 100}  # of each arm
+BY_ENTITY, BY_TIME, BY_OPINION = 2.0, 2.0, 2.0  # how much an arm that fits is raised in rank
+_OPINION = re.compile(
+    r"\b(prefer\w*|like[sd]?|love[sd]?|hate[sd]?|dislike\w*|favou?rites?|opinions?|think(?:s|ing)?|thought|feel|believes?"
+    r"|mag|mögen|findet|meint|bevorzug\w*)\b|喜欢|好き|嫌い"
+)
+
+
+class RecallQuestion(Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True):
+    query: str
+    agent: str = ""  # empty: the default one
+    k: Annotated[int, Meta(ge=1, le=1_000)] = 25
+    since: str = ""  # a length of time: 30d
+    as_of: str = ""  # a day: what was known then
+    kind: FactKind | None = None
+    entity: str = ""
+    budget_tokens: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+
+
+class RecallResult(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A fact, or a line of a note that is none. `text` is what it says."""
+
+    path: str
+    start_line: int
+    end_line: int
+    text: str
+    score: float
+    source: str  # path#L3
+    kind: str  # world, experience, opinion, observation; note: a line that is no fact
+    timestamp: str = ""  # when it happened: a day, or `first/last`; else when it was said
+    said_on: str = ""
+    entities: tuple[str, ...] = ()
+    confidence: float | None = None
+    origin: str = ""  # outside: words that the owner did not write
+    id: str = ""  # of a fact
+
+
+class RecallAnswer(Struct, frozen=True, rename="camel", omit_defaults=True):
+    results: tuple[RecallResult, ...]
+    freshness: IndexFreshness
+    entities: tuple[str, ...] = ()  # that the question names
+    left_out: int = 0  # results that exceeded the budget
+    took_ms: float = 0.0
+
+
+class RecallScope(Struct, frozen=True):
+    """What may be in an answer."""
+
+    since: date | None = None
+    as_of: date | None = None
+    kind: str = ""
+    entity: str = ""
+
+    def has_fact(self, stored: StoredFact) -> bool:
+        fact = stored.fact
+        if (self.kind and fact.kind != self.kind) or (self.entity and self.entity not in stored.entities):
+            return False
+        last = fact.last_day or fact.said_on
+        if self.since and (not last or last < self.since.isoformat()):
+            return False
+        return not (self.as_of and fact.said_on > self.as_of.isoformat())
+
+    def has_line(self, result: SearchResult) -> bool:
+        if self.kind or self.entity:
+            return False
+        day = date_in_path(result.path)
+        if self.since and (day is None or day < self.since):
+            return False
+        return not (self.as_of and (day is None or day > self.as_of))
+
+
+async def recall_facts(
+    store: KnowledgeStore, question: RecallQuestion, scope: RecallScope, plain: SearchAnswer, today: date
+) -> RecallAnswer:
+    """`plain`: what memory search has found. `scope.entity` is as it is listed."""
+    named = names_in(question.query, await store.names())
+    arms = await _arms(store, question.query, scope, named, today)
+    stored = await store.facts({number for _, numbers in arms for number in numbers})
+    scores: dict[int, float] = defaultdict(float)
+    for boost, numbers in arms:
+        fitting = [number for number in numbers if number in stored and scope.has_fact(stored[number])]
+        _add_ranks(scores, fitting, boost)
+    results = {number: _fact_result(stored[number], score) for number, score in scores.items()}
+    spots = {
+        (each.path, line): number
+        for number, each in results.items()
+        for line in range(each.start_line, each.end_line + 1)
+    }
+    lines: list[RecallResult] = []
+    for rank, line in enumerate((each for each in plain.results if scope.has_line(each)), 1):
+        gain = 1 / (SMOOTHING + rank)
+        covered = {
+            spots[spot] for at in range(line.start_line, line.end_line + 1) if (spot := (line.path, at)) in spots
+        }
+        for number in covered:
+            scores[number] += gain
+        if not covered:
+            lines.append(_line_result(line, gain))
+    facts = [replace(results[number], score=scores[number]) for number in results]
+    ordered = sorted([*_once(facts), *lines], key=lambda each: (-each.score, each.path, each.start_line))
+    kept, left = _within(ordered, question.k, question.budget_tokens)
+    return RecallAnswer(tuple(_share(kept)), plain.freshness, named, left)
+
+
+def names_in(text: str, known: Mapping[str, str]) -> tuple[str, ...]:
+    """Entities that a text names, as they are listed."""
+    words = f" {normal_name(text)} "
+    found = {known[name]: None for name in sorted(known, key=len, reverse=True) if f" {normal_name(name)} " in words}
+    return tuple(found)
+
+
+async def _arms(
+    store: KnowledgeStore, query: str, scope: RecallScope, named: Sequence[str], today: date
+) -> list[tuple[float, list[int]]]:
+    """Numbers of facts, best first, and how much each ranking is raised."""
+    arms: list[tuple[float, list[int]]] = []
+    if words := word_query(query).words:
+        match = " OR ".join(f'"{word}"' for word in words)
+        arms.append((1.0, await store.find("by_words", MOST["by_words"], words=match)))
+    if entities := list(dict.fromkeys((*([scope.entity] if scope.entity else ()), *named))):
+        arms.append((BY_ENTITY, await store.find("by_entity", MOST["by_entity"], entities=json.dumps(entities))))
+    spans = asked_about(query, today)
+    if not spans and scope.since and not any(numbers for _, numbers in arms):
+        spans = (DateSpan(scope.since, today),)  # "what is new" names nothing else
+    for span in spans[:3]:
+        first, last = span.first.isoformat(), span.last.isoformat()
+        arms.append((BY_TIME, await store.find("by_time", MOST["by_time"], first=first, last=last)))
+    kind = scope.kind or ("opinion" if _OPINION.search(query.lower()) else "")
+    if kind:
+        of_kind = await store.find("by_kind", MOST["by_kind"], kind=kind)
+        others = {number for _, numbers in arms for number in numbers}
+        fitting = [number for number in of_kind if number in others] if not scope.kind else of_kind
+        arms.append((BY_OPINION, fitting))
+    return arms
+
+
+def _add_ranks(scores: dict[int, float], numbers: Iterable[int], boost: float) -> None:
+    for rank, number in enumerate(numbers, 1):
+        scores[number] += 1 / (SMOOTHING + rank / boost)
+
+
+def _fact_result(stored: StoredFact, score: float) -> RecallResult:
+    fact = stored.fact
+    happened = fact.first_day if fact.first_day == fact.last_day else f"{fact.first_day}/{fact.last_day}"
+    origin = str(fact.origin) if fact.origin != Origin.OWNER else ""
+    return RecallResult(
+        fact.path, fact.line, fact.last_line, fact.text, score, fact.source, fact.kind, happened or fact.said_on,
+        fact.said_on, stored.entities, fact.confidence, origin, fact.id,
+    )  # fmt: skip
+
+
+def _line_result(line: SearchResult, score: float) -> RecallResult:
+    day = date_in_path(line.path)
+    said_on = day.isoformat() if day else ""
+    end = f"-L{line.end_line}" if line.end_line > line.start_line else ""
+    source = f"{line.path}#L{line.start_line}{end}"
+    return RecallResult(
+        line.path, line.start_line, line.end_line, line.snippet, score, source, "note", said_on, said_on
+    )
+
+
+def _once(facts: Sequence[RecallResult]) -> list[RecallResult]:
+    """A fact that stands in several files, once: the best."""
+    best: dict[str, RecallResult] = {}
+    for each in sorted(facts, key=lambda each: -each.score):
+        best.setdefault(each.id, each)
+    return list(best.values())
+
+
+def _within(ordered: Sequence[RecallResult], most: int, tokens: int | None) -> tuple[list[RecallResult], int]:
+    """As many as fit, and how many that were good enough did not."""
+    kept: list[RecallResult] = []
+    room = tokens
+    for each in ordered[:most]:
+        if room is not None:
+            cost = estimate_tokens(each.text)
+            if cost > room:
+                return kept, min(len(ordered), most) - len(kept)
+            room -= cost
+        kept.append(each)
+    return kept, 0
+
+
+def _share(results: Sequence[RecallResult]) -> list[RecallResult]:
+    """Scores from 0 to 1 within this answer."""
+    top = results[0].score if results else 1.0
+    return [replace(each, score=round(each.score / top, 4)) for each in results]

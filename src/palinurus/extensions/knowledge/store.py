@@ -1,0 +1,187 @@
+"""What is derived from an agent's facts, in its own file, `derived/knowledge/<agent>.sqlite`.
+
+It may be deleted at any time: the next question reads the markdown anew. A file that cannot be read is deleted here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from palinurus.config.atomic import make_directory
+from palinurus.domain.errors import StorageDamaged
+from palinurus.domain.messages import Origin
+from palinurus.extensions.knowledge.entities import Declaration, Merge, NamedIn, resolve_names
+from palinurus.extensions.knowledge.facts import Fact, FactReading, FactTrouble
+from palinurus.storage.database import Database, MemoryDatabase
+from palinurus.storage.migrations import Series, declare_series
+from palinurus.storage.transaction import Transaction, Work, declare_queries
+from palinurus.text.words import index_words
+
+declare_queries("knowledge", __file__)
+declare_series("knowledge", Series("knowledge", Path(__file__).parent / "sql" / "sqlite" / "knowledge_steps"))
+T = TypeVar("T")
+
+
+class Entity(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A person, place or thing that facts name."""
+
+    name: str
+    facts: int
+    also: tuple[str, ...] = ()  # other names
+    first_day: str = ""
+    last_day: str = ""
+
+
+class StoredFact(Struct, frozen=True):
+    number: int
+    fact: Fact
+    entities: tuple[str, ...]  # under which they are listed
+
+
+class KnowledgeStore:
+    """When a write returns, all of it is there, or nothing after an error."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Without a path it is in memory."""
+        self._path = path
+        self._database: Database | None = None
+
+    async def stamps(self) -> dict[str, str]:
+        return dict(await self._read(lambda tx: tx.all("knowledge.files")))
+
+    async def replace(
+        self, changed: Mapping[str, tuple[str, FactReading]], gone: Collection[str], declared: Sequence[Declaration]
+    ) -> None:
+        """Files by path, each with its stamp and its facts; then names are resolved anew."""
+
+        def work(tx: Transaction) -> None:
+            for path in (*gone, *changed):
+                for query in ("drop_words", "drop_mentions", "drop_facts", "drop_file"):
+                    tx.run(f"knowledge.{query}", path=path)
+            number = tx.value("knowledge.next_number")
+            for path, (stamp, reading) in changed.items():
+                troubles = msgspec.json.encode(reading.troubles).decode()
+                tx.many("knowledge.put_file", [(path, stamp, troubles)])
+                number = _put_facts(tx, number, reading.facts)
+            _resolve(tx, declared)
+
+        await self._write(work)
+
+    async def entities(self) -> list[Entity]:
+        rows = await self._read(lambda tx: tx.all("knowledge.entities"))
+        return [
+            Entity(
+                name, facts, tuple(sorted(each for each in json.loads(names) if each != name)), first or "", last or ""
+            )
+            for name, names, facts, first, last in rows
+        ]
+
+    async def merges(self) -> list[Merge]:
+        return [Merge(*row) for row in await self._read(lambda tx: tx.all("knowledge.merges"))]
+
+    async def troubles(self) -> list[FactTrouble]:
+        rows = await self._read(lambda tx: tx.all("knowledge.troubles"))
+        return [each for (text,) in rows for each in msgspec.json.decode(text, type=list[FactTrouble])]
+
+    async def names(self) -> dict[str, str]:
+        """Every name, and the entity under which it is listed."""
+        return dict(await self._read(lambda tx: tx.all("knowledge.known_names")))
+
+    async def find(self, query: str, most: int, **values: Any) -> list[int]:
+        """Numbers of facts by one of the queries `by_…`, the best first."""
+        return [number for (number,) in await self._read(lambda tx: tx.all(f"knowledge.{query}", most=most, **values))]
+
+    async def facts(self, numbers: Iterable[int]) -> dict[int, StoredFact]:
+        wanted = json.dumps(list(numbers))
+
+        def work(tx: Transaction) -> dict[int, StoredFact]:
+            return _stored(tx, tx.all("knowledge.facts", numbers=wanted))
+
+        return await self._read(work)
+
+    async def facts_of(self, kind: str) -> list[StoredFact]:
+        return list((await self._read(lambda tx: _stored(tx, tx.all("knowledge.facts_of_kind", kind=kind)))).values())
+
+    async def count(self) -> int:
+        return int(await self._read(lambda tx: tx.value("knowledge.count")))
+
+    async def close(self) -> None:
+        if self._database is not None:
+            database, self._database = self._database, None
+            await database.close()
+
+    async def _read(self, work: Work[T]) -> T:
+        return await self._opened().read(work)
+
+    async def _write(self, work: Work[T]) -> T:
+        return await self._opened().write(work)
+
+    def _opened(self) -> Database:
+        if self._database is None:
+            try:
+                self._database = self._open()
+            except StorageDamaged:
+                assert self._path is not None  # noqa: S101  one in memory is never damaged
+                for suffix in ("", "-wal", "-shm"):
+                    self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+                self._database = self._open()
+        return self._database
+
+    def _open(self) -> Database:
+        if self._path is None:
+            return MemoryDatabase("knowledge")
+        make_directory(self._path.parent)
+        return Database(self._path, "knowledge", derived=True)
+
+
+def _put_facts(tx: Transaction, number: int, facts: Sequence[Fact]) -> int:
+    """Returns the next free number."""
+    numbered = list(enumerate(facts, number))
+    tx.many(
+        "knowledge.put_fact",
+        [
+            (
+                at, each.id, each.path, each.line, each.last_line, each.kind, each.text,
+                json.dumps(each.entities, ensure_ascii=False), each.said_on, each.first_day, each.last_day,
+                each.confidence, str(each.origin),
+            )
+            for at, each in numbered
+        ],
+    )  # fmt: skip
+    tx.many("knowledge.put_words", [(at, index_words(" ".join((each.text, *each.entities)))) for at, each in numbered])
+    tx.many("knowledge.put_mention", [(name, at) for at, each in numbered for name in each.entities])
+    return number + len(numbered)
+
+
+def _resolve(tx: Transaction, declared: Sequence[Declaration]) -> None:
+    mentions = []
+    for name, said_on, names in tx.all("knowledge.mentioned"):
+        company = tuple(each for each in json.loads(names) if each != name)
+        mentions.append(NamedIn(name, date.fromisoformat(said_on) if said_on else None, company))
+    listed, merges = resolve_names(mentions, declared)
+    tx.run("knowledge.forget_names")
+    tx.run("knowledge.forget_merges")
+    tx.many("knowledge.put_name", list(listed.items()))
+    tx.many("knowledge.put_merge", [(each.name, each.into, each.score, each.why) for each in merges])
+
+
+def _stored(tx: Transaction, rows: Sequence[Any]) -> dict[int, StoredFact]:
+    entities: dict[int, list[str]] = defaultdict(list)
+    for number, name in tx.all("knowledge.entities_of", numbers=json.dumps([row[0] for row in rows])):
+        if name not in entities[number]:
+            entities[number].append(name)
+    found = {}
+    for number, id_, kind, text, names, path, line, last, said_on, first, end, confidence, origin in rows:
+        fact = Fact(
+            id_, kind, text, tuple(json.loads(names)), path, line, last, said_on, first, end, confidence, Origin(origin)
+        )
+        found[number] = StoredFact(number, fact, tuple(entities[number]))
+    return found

@@ -1,0 +1,107 @@
+"""`pal memory recall` and `pal memory entities` on a real home."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from called import Pal
+
+from palinurus.config.home import Home
+
+OLD = """# 2025-11-27
+## Retain
+- W @Peter: Is in Marrakech (Nov 27–Dec 1, 2025) for a birthday.
+- O(c=0.95) @Peter: Prefers concise replies.
+- O(c=2) @Peter: Nonsense.
+"""
+NEW = """# 2026-03-02
+The boat lies in the east harbour.
+## Retain
+- W @Anna: Moved to Vienna.
+"""
+
+
+@pytest.fixture(autouse=True)
+def notes(pal_command: Pal, workspace: Path) -> Path:
+    folder = workspace / "memory"
+    folder.mkdir()
+    (folder / "2025-11-27.md").write_text(OLD)
+    (folder / "2026-03-02.md").write_text(NEW)
+    assert pal_command("config", "set", "memory.search.provider", "none").code == 0
+    return folder
+
+
+def texts(pal_command: Pal, *asked: str) -> list[str]:
+    return [each["text"] for each in pal_command("memory", "recall", *asked, "--json").json["results"]]
+
+
+def test_a_fact_comes_with_what_it_is_and_where_it_stands(pal_command: Pal) -> None:
+    best = pal_command("memory", "recall", "what does Peter prefer?", "--json").json["results"][0]
+    assert (best["kind"], best["confidence"], best["entities"]) == ("opinion", 0.95, ["Peter"])
+    assert (best["path"], best["startLine"], best["endLine"]) == ("memory/2025-11-27.md", 4, 4)
+    assert (best["source"], best["text"]) == ("memory/2025-11-27.md#L4", "Prefers concise replies.")
+
+
+def test_a_question_about_a_time_finds_what_was_so_then(pal_command: Pal) -> None:
+    best = pal_command("memory", "recall", "where was he on 2025-11-30?", "--json").json["results"][0]
+    assert (best["text"][:15], best["timestamp"]) == ("Is in Marrakech", "2025-11-27/2025-12-01")
+
+
+def test_lines_that_are_no_facts_are_found_too(pal_command: Pal) -> None:
+    found = pal_command("memory", "recall", "where does the boat lie?", "--json").json["results"]
+    assert ("note", "The boat lies in the east harbour.") in [(each["kind"], each["text"]) for each in found]
+
+
+def test_answers_are_narrowed_by_day_kind_and_entity(pal_command: Pal) -> None:
+    assert texts(pal_command, "Peter", "Anna", "--as-of", "2025-12-31", "--kind", "world") == [
+        "Is in Marrakech (Nov 27–Dec 1, 2025) for a birthday."
+    ]
+    assert texts(pal_command, "Peter", "Anna", "--since", "2026-01-01", "--kind", "world") == ["Moved to Vienna."]
+    assert texts(pal_command, "anything", "--entity", "anna") == ["Moved to Vienna."]
+    assert len(texts(pal_command, "Peter", "--k", "1")) == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        (("--entity", "Nobody"), "no fact names 'Nobody'"),
+        (("--since", "soon"), "no length of time"),
+        (("--as-of", "31.12."), "is no day"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_line(pal_command: Pal, asked: tuple[str, str], why: str) -> None:
+    ended = pal_command("memory", "recall", "Peter", *asked)
+    assert ended.code != 0
+    assert why in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_a_hand_edit_counts_at_once_and_a_damaged_store_is_made_anew(
+    pal_command: Pal, notes: Path, home: object
+) -> None:
+    assert "Moved to Vienna." in texts(pal_command, "Anna")
+    note = notes / "2026-03-02.md"
+    note.write_text(NEW.replace("Vienna", "Lisbon"))
+    assert "Moved to Lisbon." in texts(pal_command, "Anna")
+    [store] = home.root.glob("derived/knowledge/*.sqlite")
+    store.write_bytes(b"no database at all" * 1000)
+    assert "Moved to Lisbon." in texts(pal_command, "Anna")
+    note.unlink()
+    assert "Moved to Lisbon." not in texts(pal_command, "Anna")
+
+
+def test_entities_are_listed_with_what_is_no_fact(pal_command: Pal) -> None:
+    told = pal_command("memory", "entities", "--json").json
+    assert [(each["name"], each["facts"]) for each in told["entities"]] == [("Peter", 2), ("Anna", 1)]
+    assert told["troubles"][0]["line"] == 5
+    shown = pal_command("memory", "entities").out
+    assert "memory/2025-11-27.md#L5 is no fact" in shown
+    assert "3 facts." in shown
+
+
+def test_what_was_forgotten_is_not_in_what_is_derived(pal_command: Pal, home: Home) -> None:
+    assert "Moved to Vienna." in texts(pal_command, "Anna")
+    assert pal_command("forget", "--query", "Vienna", "--apply").code == 0
+    assert b"Vienna" not in b"".join(each.read_bytes() for each in home.root.glob("derived/knowledge/*"))
+    assert not any("Vienna" in each for each in texts(pal_command, "Anna", "Vienna"))
