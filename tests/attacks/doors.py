@@ -83,8 +83,8 @@ METHODS: dict[str, str] = {
         commands.list context.show delivery.get delivery.list health jobs.list logs.tail mcp.list mcp.prompt
         memory.collections.list
         memory.get
-        memory.said memory.search memory.status models.list models.status plugins.doctor plugins.info plugins.list plugins.lock route.explain
-        runs.list runs.show
+        memory.entities memory.recall memory.said memory.search memory.status models.list models.status plugins.doctor
+        plugins.info plugins.list plugins.lock route.explain runs.list runs.show
         sandbox.explain sessions.describe sessions.get sessions.list sessions.preview sessions.resolve sessions.search
         sessions.show sessions.subscribe skills.check skills.info skills.list subagents.list
         status status.session tools.catalog tools.effective tools.explain tools.list

@@ -26,6 +26,8 @@
       WebError              a page or a search failed
         AddressRefused      the web tools may not reach this address
       EmbedderError         texts could not be embedded
+      BackendError          a memory backend does not serve
+        BackendTimeout      it did not answer in time
       JobError              a job certainly did not happen
         JobFailed           a retry may work
         JobRefused          a retry cannot help
