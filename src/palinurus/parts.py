@@ -158,7 +158,7 @@ class Extension(Struct, frozen=True):
     name: str
     module: str  # that has `register`
     commands: dict[str, str] = {}  # "backup", or "skills install" of a group -> its line in the help
-    operations: tuple[str, ...] = ()  # names, or whole families: "backup" is also "backup.copy"; a gateway loads these
+    operations: tuple[str, ...] = ()  # names; if it is `local` also whole families: "backup" is also "backup.copy"
     routes: str = ""  # of the gateway: the part of the config without which it brings none; "*": it brings some anyway
     tools: str = ""  # the same for tools: "mcp.servers"
     config: dict[str, tuple[str, ...]] = {}  # sections of the config, "module:Section" -> where they stand in the file

@@ -229,8 +229,7 @@ class Extensions:
         return found
 
     def waiting_operations(self) -> list[str]:
-        """Names of operations whose extension is not loaded. One that names only families is loaded for it."""
-        self.load(lambda each: not each.local and any("." not in name for name in each.operations))
+        """Names of operations whose extension is not loaded."""
         return [name for each in self._waiting if not each.local for name in each.operations]
 
     def command_lines(self, group: str = "", before: str | None = None) -> dict[str, str]:
