@@ -25,6 +25,7 @@ from palinurus.memory.question import MAX_QUERY, Question
 from palinurus.memory.scan import Scanner
 from palinurus.memory.settings import Collection
 from palinurus.operations.services import Services
+from palinurus.workspace.boundary import Boundary
 
 _LENGTH = re.compile(r"(\d{1,5}) ?([dwmy])(?:ays?|eeks?|onths?|ears?)?")
 AT_ONCE = 200  # files that are read in one go
@@ -43,10 +44,11 @@ class KnowledgeSync(Struct, frozen=True, rename="camel"):
 class AgentKnowledge:
     """One agent's."""
 
-    def __init__(self, workspace: Path, store: KnowledgeStore) -> None:
-        self.store = store
-        self._workspace = workspace
+    def __init__(self, boundary: Boundary, store: KnowledgeStore) -> None:
+        workspace, self.store = boundary.root, store
         self._scanner = Scanner(workspace, [Collection("bank", workspace / "bank")], sources=["memory"])
+        self.boundary = boundary
+        self.reflecting = asyncio.Lock()
         self._syncing = asyncio.Lock()
 
     async def sync(self) -> KnowledgeSync:
@@ -95,13 +97,13 @@ class Knowledge:
     async def of(self, agent: str) -> AgentKnowledge:
         """In step with the files. Raises NotFound for an unknown agent."""
         id_ = agent.strip().lower() or self._services.agents.default
-        workspace = self._services.agents.get(id_).files.boundary.root
+        boundary = self._services.agents.get(id_).files.boundary
         known = self._agents.get(id_)
-        if known is None or known[0] != workspace:
+        if known is None or known[0] != boundary.root:
             if known is not None:
                 await known[1].close()
             path = self._services.home.root / "derived" / "knowledge" / f"{id_}.sqlite"
-            known = self._agents[id_] = workspace, AgentKnowledge(workspace, KnowledgeStore(path))
+            known = self._agents[id_] = boundary.root, AgentKnowledge(boundary, KnowledgeStore(path))
         await known[1].sync()
         return known[1]
 
@@ -111,10 +113,10 @@ class Knowledge:
         today = local_time(self._services.clock).date()
         own = await self.of(asked.agent)
         scope = RecallScope(
-            since=_since(asked.since, today) if asked.since else None,
-            as_of=_day(asked.as_of) if asked.as_of else None,
+            since=sinceday_of(asked.since, today) if asked.since else None,
+            as_of=day_of(asked.as_of) if asked.as_of else None,
             kind=asked.kind or "",
-            entity=await _entity(own.store, asked.entity) if asked.entity else "",
+            entity=await entity_named(own.store, asked.entity) if asked.entity else "",
         )
         memory = self._services.memory(asked.agent.strip().lower() or self._services.agents.default)
         budget = replace(memory.settings.budget, results=min(asked.k * MARGIN, 1_000))
@@ -138,7 +140,7 @@ class Knowledge:
         self._agents.clear()
 
 
-def _since(text: str, today: date) -> date:
+def since_day(text: str, today: date) -> date:
     """A length of time before today, or a day."""
     found = _LENGTH.fullmatch(text.strip().lower())
     if found is None:
@@ -150,14 +152,14 @@ def _since(text: str, today: date) -> date:
     return date.fromordinal(max(today.toordinal() - days, 1))
 
 
-def _day(text: str) -> date:
+def day_of(text: str) -> date:
     try:
         return date.fromisoformat(text.strip())
     except ValueError:
         raise BadRequest(f"{text[:40]!r} is no day", hint="write it as 2026-03-01") from None
 
 
-async def _entity(store: KnowledgeStore, name: str) -> str:
+async def entity_named(store: KnowledgeStore, name: str) -> str:
     """As it is listed. Raises NotFound."""
     wanted = normal_name(name.removeprefix("@").replace("-", " "))
     known = {normal_name(each): entity for each, entity in (await store.names()).items()}

@@ -110,6 +110,9 @@ class KnowledgeStore:
     async def facts_of(self, kind: str) -> list[StoredFact]:
         return list((await self._read(lambda tx: _stored(tx, tx.all("knowledge.facts_of_kind", kind=kind)))).values())
 
+    async def all_facts(self) -> list[StoredFact]:
+        return list((await self._read(lambda tx: _stored(tx, tx.all("knowledge.all_facts")))).values())
+
     async def count(self) -> int:
         return int(await self._read(lambda tx: tx.value("knowledge.count")))
 

@@ -91,6 +91,11 @@ SELECT f.number, f.id, f.kind, f.text, f.names, f.path, f.line, f.last_line, f.s
   f.confidence, f.origin
 FROM facts f WHERE f.kind = :kind ORDER BY f.said_on, f.number;
 
+-- all_facts --
+SELECT f.number, f.id, f.kind, f.text, f.names, f.path, f.line, f.last_line, f.said_on, f.first_day, f.last_day,
+  f.confidence, f.origin
+FROM facts f ORDER BY f.said_on, f.number;
+
 -- entities_of --
 SELECT m.fact, n.entity FROM mentions m JOIN names n ON n.name = m.name
 WHERE m.fact IN (SELECT value FROM json_each(:numbers)) ORDER BY m.fact, n.entity;
