@@ -201,7 +201,7 @@ class OpenClawHome(ForeignHome):
         self.config = read_config(root, self.losses)
         self.agents = read_agents(root, self.config, user_home, self.losses)
         self.documents = read_documents(root, self._database(root / STATE), self.losses)
-        self.notes = left_out(root, self._database(root / STATE), self.losses)
+        self.notes = left_out(root, self.config.data, self._database(root / STATE), self.losses)
         store = as_text(as_object(self.config.data.get("cron")).get("store"))
         if store and not Path(store).match("cron/jobs.json"):
             self.losses.add(self.config.file, 0, f"cron jobs are in another place, {store[:200]}, and were not read")
