@@ -12,6 +12,7 @@ import pytest
 from plugged import use_plugins, write_plugin
 
 from palinurus.config.home import Home
+from palinurus.extensions.plugins import isolation
 from palinurus.extensions.plugins.operations import list_plugins
 from support.behaviours import Calls, Says
 from support.open_home import opened

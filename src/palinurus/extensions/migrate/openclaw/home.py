@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -207,7 +207,7 @@ class OpenClawHome(ForeignHome):
         self.config = read_config(root, self.losses)
         self.agents = read_agents(root, self.config, user_home, self.losses)
         self.documents = read_documents(root, self._database(root / STATE), self.losses)
-        self.notes = left_out(root, self._database(root / STATE), self.losses)
+        self.notes = left_out(root, self.config.data, self._database(root / STATE), self.losses)
         store = as_text(as_object(self.config.data.get("cron")).get("store"))
         if store and not Path(store).match("cron/jobs.json"):
             self.losses.add(self.config.file, 0, f"cron jobs are in another place, {store[:200]}, and were not read")
@@ -253,7 +253,8 @@ class OpenClawHome(ForeignHome):
 MOST_NAMED = 30
 TOGETHER = 50  # tables
 MAX_BYTES = 32 * 1024 * 1024
-_TAKEN = {*CONFIGS, APPROVALS, OWN_DOCUMENTS, "agents", "sessions", "skills", "credentials", "cron", "state"}
+_FOLDERS = {"agents", "sessions", "skills", "credentials", "cron", "state", "extensions"}
+_TAKEN = {*CONFIGS, APPROVALS, OWN_DOCUMENTS, *_FOLDERS}
 _READ_TABLES = (  # of the state database, besides those that are named below
     *(
         "cron_jobs",
@@ -262,7 +263,7 @@ _READ_TABLES = (  # of the state database, besides those that are named below
         "channel_pairing_requests",
         "channel_pairing_allow_entries",
     ),
-    *("config_machine_state", "auth_profile_store", "schema_meta", "sqlite_sequence"),
+    *("config_machine_state", "auth_profile_store", "schema_meta", "sqlite_sequence", "installed_plugin_index"),
 )
 _KINDS = (  # how one and several are called, their file with the key of its list, their tables, and what holds instead
     (
@@ -285,21 +286,42 @@ _KINDS = (  # how one and several are called, their file with the key of its lis
 )
 
 
-def left_out(root: Path, state: ForeignDatabase | None, losses: Losses) -> list[str]:
+def left_out(root: Path, config: Mapping[str, Any], state: ForeignDatabase | None, losses: Losses) -> list[str]:
     """One note for each kind, one for other rows, one for other files and folders."""
     rows = _row_counts(state)
-    notes, folders = [], set[str]()
+    notes, read = [], set[str]()
     for one, several, (file, key), tables, but in _KINDS:
         count = sum(rows.pop(table, 0) for table in tables) + (_count_in(root, file, key, losses) if file else 0)
-        folders.add(file.partition("/")[0])
+        read.add(file.partition("/")[0])
         if count:
             notes.append(f"{count} {one if count == 1 else several} not imported: {but}")
+    if plugins := _plugins(root, as_object(config.get("plugins")), state, losses):
+        how = "`pal plugins install FOLDER` takes skills and MCP servers of one"
+        notes.append(f"plugins not imported, with their settings: {_listed(plugins)}: {how}")
     if named := [f"{table} ({count})" for table, count in rows.items() if count and table not in _READ_TABLES]:
         notes.append(f"rows that are not imported: {_listed(named)}")
     names = [entry.name for entry in listing(root, root.name, losses)]
-    if others := [name for name in names if name not in _TAKEN | folders and not name.startswith("workspace")]:
+    if others := [name for name in names if name not in _TAKEN | read and not name.startswith("workspace")]:
         notes.append(f"files that are not imported: {_listed(others)}")
     return notes
+
+
+def _plugins(root: Path, section: Mapping[str, Any], state: ForeignDatabase | None, losses: Losses) -> list[str]:
+    """Each by its id, and its folder where it is known."""
+    paths = as_object(section.get("load")).get("paths")
+    found = {Path(each).name: each for each in paths if isinstance(each, str)} if isinstance(paths, list) else {}
+    if (root / "extensions").is_dir():
+        found |= {name: f"extensions/{name}" for name in folders(root / "extensions", "extensions", losses)}
+    records: dict[str, Any] = {**as_object(section.get("installs"))}
+    if state is not None:
+        needs = ("installed_plugin_index", "install_records_json")
+        for (text,) in state.read(f"SELECT {needs[1]} FROM {needs[0]}", "its list of plugins", needs=needs):  # noqa: S608
+            records |= as_object(load_json(str(text)))
+    for name, record in records.items():
+        found.setdefault(name, str(as_object(record).get("installPath") or as_object(record).get("sourcePath") or ""))
+    for name in as_object(section.get("entries")):
+        found.setdefault(name, "")
+    return [f"{name} ({place})" if place else name for name, place in sorted(found.items())]
 
 
 def _row_counts(state: ForeignDatabase | None) -> dict[str, int]:
