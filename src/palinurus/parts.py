@@ -318,6 +318,10 @@ EXTENSIONS = (
         "knowledge",
         "palinurus.extensions.knowledge",
         commands={
+            "memory bank": "Pages that reflection writes into `bank/`: what has changed, and back again.",
+            "memory beliefs": "What opinions add up to, and how sure that is.",
+            "memory proposals": "Lines for MEMORY.md that a reflection has proposed.",
+            "memory reflect": "Write the pages of the bank from the facts.",
             "memory recall": "Facts and lines of notes that answer a question.",
             "memory entities": "People, places and things that facts name.",
         },

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from palinurus.runtime.extensions import App
 
-
 OPERATIONS = {
     "bank.diff": "diff_bank",
     "bank.restore": "restore_bank_page",

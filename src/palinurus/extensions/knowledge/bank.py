@@ -49,7 +49,6 @@ class MergedPage(Struct, frozen=True):
     text: str
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
-    by_hand: int = 0  # lines of the owner
     edited: tuple[str, ...] = ()  # lines that the owner has changed or written since the last time
     refused: tuple[str, ...] = ()  # lines that the owner has deleted
 
@@ -90,40 +89,51 @@ def merge_page(
     """`before`: the page as it is; `known`: digest -> words of the lines that were written last time. Unless that was
     `complete`, a line that is missing was not deleted by the owner."""
     title, sections = _read(before)
-    seen, edited, by_hand = set[str](), list[str](), 0
-    kept: dict[str, list[str]] = {}
-    for heading, lines in sections:
-        own = kept.setdefault(heading, [])
-        for line in lines:
-            bullet = _BULLET.match(line)
-            read = read_bank_bullet(line[bullet.end() :]) if bullet else None
-            if read is not None and read.digest:
-                seen.add(read.digest)
-            if read is None:
-                own.append(line)
-            elif not read.is_generated:
-                by_hand += 1
-                if not read.day:
-                    edited.append(read.words)
-                own.append(line if read.day or not bullet else _stamped(line[: bullet.end()], read.words, known.get(read.digest, ""), today))  # fmt: skip
-    deleted = [statement_of(words) for digest, words in known.items() if digest not in seen] if complete else []
-    unwanted = {*refused, *deleted}
-    written = {statement_of(read_bank_bullet(line[2:]).words) for lines in kept.values() for line in lines if line.startswith("- ")}  # fmt: skip
-    wanted = [each for each in page.lines if not {statement_of(each.words)} & (unwanted | written)]
-    order = dict.fromkeys(["", *(each.section for each in page.lines)])
-    kept = {heading: kept.get(heading, []) for heading in (*order, *kept)}
+    kept, own = _own_lines(sections, known, today)
+    deleted = [statement_of(words) for digest, words in known.items() if complete and digest not in own.digests]
+    unwanted = {*refused, *deleted, *map(statement_of, own.words)}
+    wanted = [each for each in page.lines if statement_of(each.words) not in unwanted]
+    kept = {heading: kept.get(heading, []) for heading in ("", *(each.section for each in page.lines), *kept)}
     for each in wanted:
         kept[each.section].append(each.text)
-    now = {line_digest(each.words): each.words for each in wanted}
-    head = [title or f"# {page.title}", NOTICE]
-    text = "\n".join([*head, *_written(kept)]).rstrip() + "\n"
-    old, new = {statement_of(each) for each in known.values()}, {statement_of(each) for each in now.values()}
-    return MergedPage(
-        text,
-        tuple(each for each in now.values() if statement_of(each) not in old),
-        tuple(each for each in known.values() if statement_of(each) not in new),
-        by_hand, tuple(edited), tuple(deleted),
-    )  # fmt: skip
+    text = "\n".join([title or f"# {page.title}", NOTICE, *_written(kept)]).rstrip() + "\n"
+    old, new = {statement_of(each) for each in known.values()}, {statement_of(each.words) for each in wanted}
+    added = tuple(each.words for each in wanted if statement_of(each.words) not in old)
+    removed = tuple(each for each in known.values() if statement_of(each) not in new)
+    return MergedPage(text, added, removed, tuple(own.edited), tuple(deleted))
+
+
+class _OwnLines(Struct):
+    """What stands on a page, seen with the eyes of whoever writes it anew."""
+
+    digests: set[str]  # of lines that a reflection has written, also of those that were edited since
+    words: list[str]  # of the owner's bullets
+    edited: list[str]  # those among them that are new
+
+
+def _own_lines(
+    sections: Iterable[tuple[str, Sequence[str]]], known: Mapping[str, str], today: str
+) -> tuple[dict[str, list[str]], _OwnLines]:
+    """The lines of the owner under each heading."""
+    kept, own = dict[str, list[str]](), _OwnLines(set(), [], [])
+    for heading, lines in sections:
+        mine = kept.setdefault(heading, [])
+        for line in lines:
+            bullet = _BULLET.match(line)
+            if bullet is None:
+                mine.append(line)
+                continue
+            read = read_bank_bullet(line[bullet.end() :])
+            own.digests.add(read.digest)
+            if read.is_generated:
+                continue
+            own.words.append(read.words)
+            if read.day:
+                mine.append(line)
+            else:
+                own.edited.append(read.words)
+                mine.append(_stamped(bullet[0], read.words, known.get(read.digest, ""), today))
+    return kept, own
 
 
 def generated_lines(text: str) -> dict[str, str]:

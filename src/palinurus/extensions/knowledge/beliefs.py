@@ -29,13 +29,13 @@ OWNER = 6.0  # of the owner's own hand
 SAME = 0.5  # share of words in common, of opinions about the same
 SOURCES = 2  # that must speak against a statement before another one is held
 _FAVOURITE = re.compile(r"\bfavou?rite\s+([\w ]{1,40}?)\s(?:is|are|was|=)\s+(.+)", re.IGNORECASE)
-_LIKING = """like love prefer enjoy want favour favor choose adore trust recommend support only but good great best rather
-better instead happy fan"""
-_DISLIKING = """dislike hate avoid loathe refuse reject mind distrust against bad worse worst tired sick stop quit not never
-no without stand allergic off less"""
+_LIKING = """like love prefer enjoy want favour favor choose adore trust recommend support only but good great best
+rather better instead happy fan"""
+_DISLIKING = """dislike hate avoid loathe refuse reject mind distrust against bad worse worst tired sick stop quit not
+never no without stand allergic off less"""
 _SECOND = ("than", "over")  # what follows is liked less
-_AROUND = """now still again these days currently anymore more much far would have has had go switch from give longer any
-also really very always usually mostly once take find think consider can one more"""
+_AROUND = """now still again these days currently anymore more much far would have has had go switch from give longer
+any also really very always usually mostly once take find think consider can one more"""
 
 
 class _Cues(Struct, frozen=True):
@@ -111,7 +111,8 @@ def beliefs_of(opinions: Iterable[StoredFact], on: date) -> list[Belief]:
     by_word: dict[tuple[str, str], list[_Group]] = defaultdict(list)
     for each in known:
         opinion, about = read_opinion(each.fact.text), each.entities[:1] or ("",)
-        keys = [(about[0], word) for word in sorted(opinion.words)]
+        words = opinion.words | (read_opinion(each.fact.instead_of).words if each.fact.instead_of else frozenset())
+        keys = [(about[0], word) for word in sorted(words)]
         near = {id(group): group for key in keys for group in by_word.get(key, ())}
         group = next((found for found in near.values() if found.is_about(each, opinion)), None)
         if group is None:
@@ -209,10 +210,12 @@ class _Group:
             until = min(on, _day(fact) or on)
             total = self._total(votes, opinion, until)
             against = [each for each in votes if _side(each[4], opinion) < 0]
-            flips = (own and _side(said, opinion) <= 0) or (total < 0 and len({each[2] for each in against}) >= SOURCES)
-            was = fact.fact.instead_of
-            if flips or (own and bool(was)) or (_side(said, opinion) > 0 and not (by_hand and not own)):
+            doubted = total < 0 and len({each[2] for each in against}) >= SOURCES
+            flips = (own and _side(said, opinion) < 0) or (doubted and not by_hand)
+            if own:
                 held, opinion = fact, said
+            elif flips:
+                held, opinion = against[0][3:]
             by_hand = own or (by_hand and not flips)
             confidence = _sigmoid(self._total(votes, opinion, until))
             is_for = _side(said, opinion) > 0
@@ -222,22 +225,27 @@ class _Group:
                     held.fact.text, flips,
                 )
             )  # fmt: skip
-        confidence = held.fact.confidence if by_hand and held.fact.confidence is not None else None
-        if confidence is None:
-            confidence = max(_sigmoid(self._total(votes, opinion, on)), 0.5)
-        sides = {fact.fact.id: _side(said, opinion) for fact, said in self.members}
+        sure = max(_sigmoid(self._total(votes, opinion, on)), 0.5)
+        if by_hand and held.fact.confidence is not None:
+            sure = held.fact.confidence
+        sides = [(fact.fact.id, _side(said, opinion)) for fact, said in self.members]
         days = [fact.fact.said_on for fact, _ in self.members if fact.fact.said_on]
-        sources = dict.fromkeys(fact.fact.source for fact, _ in reversed(self.members))
         return Belief(
-            self.id, held.fact.text, round(confidence, 4), held.entities,
-            tuple(id_ for id_, side in sides.items() if side >= 0), tuple(id_ for id_, side in sides.items() if side < 0),
-            tuple(sources), days[0] if days else "", days[-1] if days else "", by_hand, tuple(steps),
-        )  # fmt: skip
+            self.id,
+            held.fact.text,
+            round(sure, 4),
+            held.entities,
+            supporting=tuple(dict.fromkeys(each for each, side in sides if side > 0)),
+            contradicting=tuple(dict.fromkeys(each for each, side in sides if side < 0)),
+            sources=tuple(dict.fromkeys(fact.fact.source for fact, _ in reversed(self.members))),
+            first_day=days[0] if days else "",
+            last_day=days[-1] if days else "",
+            is_by_hand=by_hand,
+            steps=tuple(steps),
+        )
 
     @staticmethod
-    def _total(
-        votes: Sequence[tuple[float, date | None, str, StoredFact, Opinion]], held: Opinion, on: date
-    ) -> float:
+    def _total(votes: Sequence[tuple[float, date | None, str, StoredFact, Opinion]], held: Opinion, on: date) -> float:
         """Log-odds of the statement that is held."""
         return sum(
             weight * _side(said, held) * 0.5 ** ((on - day).days / HALF_LIFE if day is not None else 0)

@@ -12,6 +12,7 @@ from palinurus.cli.command import add_operation, call_operation, command_of, mak
 from palinurus.cli.memory import freshness_line, of_agent
 from palinurus.cli.shell import Shell, columns, count_of, with_shell
 from palinurus.domain.errors import PalinurusError
+from palinurus.extensions.knowledge.beliefs import BeliefChange
 from palinurus.extensions.knowledge.facts import KINDS
 from palinurus.extensions.knowledge.operations import (
     BankDiff,
@@ -32,10 +33,9 @@ from palinurus.extensions.knowledge.operations import (
     show_entity,
     split_entity,
 )
-from palinurus.extensions.knowledge.operations import reflect as reflect_operation
 from palinurus.extensions.knowledge.operations import recall as recall_operation
+from palinurus.extensions.knowledge.operations import reflect as reflect_operation
 from palinurus.extensions.knowledge.recall import RecallAnswer, RecallQuestion, RecallResult
-from palinurus.extensions.knowledge.beliefs import BeliefChange
 from palinurus.extensions.knowledge.reflect import Proposal, Reflection
 from palinurus.memory.answer import SearchAnswer
 from palinurus.runtime.home_access import HomeAccess
@@ -160,10 +160,10 @@ def beliefs_text(shell: Shell, found: BeliefList) -> str:
         return "\n".join(line for each in found.changes for line in _change_lines(each))
     if not found.beliefs:
         return "No opinions yet. Write `## Retain` bullets: - O(c=0.8) @Peter: Prefers short mails."
-    rows = [
-        (f"{each.confidence:.2f}", ", ".join(each.entities), each.statement, f"{len(each.supporting)} for, {len(each.contradicting)} against", each.last_day)
-        for each in found.beliefs
-    ]  # fmt: skip
+    rows = []
+    for each in found.beliefs:
+        votes = f"{len(each.supporting)} for, {len(each.contradicting)} against"
+        rows.append((f"{each.confidence:.2f}", ", ".join(each.entities), each.statement, votes, each.last_day))
     return "\n".join(columns([("SURE", "ABOUT", "BELIEF", "FACTS", "LAST"), *rows]))
 
 
@@ -189,7 +189,8 @@ def reflection_text(_: Shell, done: Reflection) -> str:
         own += f", {len(each.deleted)} deleted by you" if each.deleted else ""
         lines.append(f"{each.path} {verb}: {each.added} lines more, {each.removed} less{own}")
     lines += [line for each in done.beliefs for line in _change_lines(each)]
-    lines.append(f"{count_of(done.facts, 'fact')}, {done.new_facts:,} since {done.since}; {count_of(len(done.pages), 'page')} {verb}.")  # fmt: skip
+    new = f"{done.new_facts:,} since {done.since}"
+    lines.append(f"{count_of(done.facts, 'fact')}, {new}; {count_of(len(done.pages), 'page')} {verb}.")
     if done.proposals:
         waiting = count_of(len(done.proposals), "proposal")
         lines.append(f"{waiting} for MEMORY.md: `pal memory proposals`")
@@ -202,7 +203,9 @@ def proposals_text(_: Shell, found: ProposalList) -> str:
     if not found.proposals:
         return "Nothing is proposed for MEMORY.md. `pal memory reflect` looks for what is worth it."
     rows = [(each.id, each.text, each.why, each.sources[0] if each.sources else "") for each in found.proposals]
-    return "\n".join([*columns([("ID", "LINE", "WHY", "SOURCE"), *rows]), "", "`pal memory proposals accept ID`, or `reject ID`."])  # fmt: skip
+    return "\n".join(
+        [*columns([("ID", "LINE", "WHY", "SOURCE"), *rows]), "", "`pal memory proposals accept ID`, or `reject ID`."]
+    )
 
 
 def accepted_text(_: Shell, done: Proposal) -> str:

@@ -107,7 +107,9 @@ def read_facts(path: str, text: str) -> FactReading:
     lines = text.splitlines() if path != ALIASES else []
     for line, last, bullet in _bullets(lines, whole=path.startswith(BANK)):
         try:
-            fact = _bank_fact(path, line, last, bullet) if path.startswith(BANK) else _fact(path, line, last, bullet, day)
+            fact = (
+                _bank_fact(path, line, last, bullet) if path.startswith(BANK) else _fact(path, line, last, bullet, day)
+            )
         except ValueError as error:
             troubles.append(FactTrouble(path, line, str(error)))
             continue

@@ -89,7 +89,9 @@ class AgentKnowledge:
     async def declare(self, declared: Sequence[Declaration]) -> None:
         """Writes down what the owner says of names. The next `sync` heeds it."""
         for each in declared:
-            await asyncio.to_thread(append_line, self.boundary, ALIASES, declaration_line(each), heading=ALIASES_HEADING)
+            await asyncio.to_thread(
+                append_line, self.boundary, ALIASES, declaration_line(each), heading=ALIASES_HEADING
+            )
 
     async def troubles(self) -> list[FactTrouble]:
         return await self.store.troubles()
@@ -125,7 +127,7 @@ class Knowledge:
         today = local_time(self._services.clock).date()
         own = await self.of(asked.agent)
         scope = RecallScope(
-            since=sinceday_of(asked.since, today) if asked.since else None,
+            since=since_day(asked.since, today) if asked.since else None,
             as_of=day_of(asked.as_of) if asked.as_of else None,
             kind=asked.kind or "",
             entity=await find_entity(own.store, asked.entity) if asked.entity else "",

@@ -8,9 +8,10 @@ from typing import Annotated
 
 from msgspec import Struct
 
+from palinurus.domain.clock import local_time
 from palinurus.domain.errors import BadRequest, NotFound
-from palinurus.extensions.knowledge.entities import Declaration, Merge
 from palinurus.extensions.knowledge.beliefs import Belief, BeliefChange, beliefs_of, changes_between
+from palinurus.extensions.knowledge.entities import Declaration, Merge
 from palinurus.extensions.knowledge.facts import ALIASES, BANK, FactTrouble
 from palinurus.extensions.knowledge.knowledge import AgentKnowledge, Knowledge, day_of, find_entity, since_day
 from palinurus.extensions.knowledge.recall import RecallAnswer, RecallQuestion, RecallResult
@@ -21,7 +22,6 @@ from palinurus.operations.memory import OfAgent, memory_of
 from palinurus.operations.operation import Metavar, operation
 from palinurus.operations.services import Services
 from palinurus.workspace.history import WorkspaceHistory
-from palinurus.domain.clock import local_time
 
 
 class EntityList(Struct, frozen=True, rename="camel"):
@@ -119,9 +119,7 @@ async def split_entity(services: Services, name: Name, agent: OfAgent = "") -> D
     return await _declare(own, [Declaration(named, apart_from=each) for each in others], named)
 
 
-async def _declare(
-    own: AgentKnowledge, declared: list[Declaration], name: str
-) -> DeclaredNames:
+async def _declare(own: AgentKnowledge, declared: list[Declaration], name: str) -> DeclaredNames:
     await own.declare(declared)
     await own.sync()
     return DeclaredNames(ALIASES, await _entity_of(own, await find_entity(own.store, name)))
@@ -224,7 +222,7 @@ ProposalId = Annotated[str, Metavar("ID"), "As `pal memory proposals` shows it."
 @operation("memory.proposals.accept", scope="write")
 async def accept_proposal(
     services: Services,
-    id: ProposalId,
+    proposal: ProposalId,
     text: Annotated[str, "These words instead."] = "",
     agent: OfAgent = "",
 ) -> Proposal:
@@ -236,11 +234,11 @@ async def accept_proposal(
     """
     own = await services.keep(Knowledge).of(agent)
     async with own.reflecting:
-        return await asyncio.to_thread(settle_proposal, own.boundary, id, text, is_accepted=True, heading=HEADING)
+        return await asyncio.to_thread(settle_proposal, own.boundary, proposal, text, is_accepted=True, heading=HEADING)
 
 
 @operation("memory.proposals.reject", scope="write")
-async def reject_proposal(services: Services, id: ProposalId, agent: OfAgent = "") -> Proposal:
+async def reject_proposal(services: Services, proposal: ProposalId, agent: OfAgent = "") -> Proposal:
     """Drop a proposed line. It is not proposed again.
 
     Examples:
@@ -248,7 +246,7 @@ async def reject_proposal(services: Services, id: ProposalId, agent: OfAgent = "
     """
     own = await services.keep(Knowledge).of(agent)
     async with own.reflecting:
-        return await asyncio.to_thread(settle_proposal, own.boundary, id, "", is_accepted=False, heading=HEADING)
+        return await asyncio.to_thread(settle_proposal, own.boundary, proposal, "", is_accepted=False, heading=HEADING)
 
 
 @operation("memory.bank.diff", scope="read")

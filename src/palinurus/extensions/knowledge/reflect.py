@@ -14,6 +14,7 @@ from datetime import date, timedelta
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from palinurus.domain.clock import local_time
 from palinurus.domain.errors import BadRequest, NotFound, PalinurusError
@@ -28,7 +29,7 @@ from palinurus.extensions.knowledge.bank import (
     statement_of,
 )
 from palinurus.extensions.knowledge.beliefs import BeliefChange, beliefs_of, changes_between
-from palinurus.extensions.knowledge.facts import BANK, FactTrouble, line_digest
+from palinurus.extensions.knowledge.facts import ALIASES, BANK, FactTrouble, line_digest
 from palinurus.extensions.knowledge.knowledge import AgentKnowledge, Knowledge
 from palinurus.extensions.knowledge.store import StoredFact
 from palinurus.operations.services import Services
@@ -87,11 +88,31 @@ class Reflection(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 async def reflect(services: Services, agent: str, since: date, *, dry_run: bool, accept_loss: bool) -> Reflection:
-    """Once at a time for an agent. Raises NotFound for an unknown one, WorkspaceError where its files cannot be written."""
-    knowledge = services.keep(Knowledge)
-    own = await knowledge.of(agent)
+    """One at a time for an agent. Raises NotFound for an unknown one, WorkspaceError where files cannot be written."""
+    own = await services.keep(Knowledge).of(agent)
     async with own.reflecting:
-        return await _reflect(services, own, since, dry_run=dry_run, accept_loss=accept_loss)
+        done = await _reflect(services, own, since, dry_run=dry_run, accept_loss=accept_loss)
+        if dry_run or not any(each.edited for each in done.pages):
+            return done
+        again = await _reflect(services, own, since, dry_run=False, accept_loss=accept_loss)  # now with what was edited
+        return replace(again, pages=_joined((*done.pages, *again.pages)), commit=again.commit or done.commit)
+
+
+def _joined(reports: Iterable[PageReport]) -> tuple[PageReport, ...]:
+    """One of each page."""
+    joined: dict[str, PageReport] = {}
+    for each in reports:
+        before = joined.setdefault(each.path, each)
+        if before is not each:
+            added, removed = before.added + each.added, before.removed + each.removed
+            joined[each.path] = replace(
+                before,
+                added=added,
+                removed=removed,
+                deleted=(*before.deleted, *each.deleted),
+                left_alone=each.left_alone,
+            )
+    return tuple(joined[path] for path in sorted(joined))
 
 
 async def _reflect(
@@ -136,7 +157,7 @@ def read_record(boundary: Boundary) -> BankRecord:
 
 def write_record(boundary: Boundary, record: BankRecord) -> None:
     data = msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
-    rewrite(boundary, RECORD, lambda _, __: data, create=True, mode=0o600)
+    _put(boundary, RECORD, data)
 
 
 def settle_proposal(boundary: Boundary, id_: str, text: str, *, is_accepted: bool, heading: str) -> Proposal:
@@ -145,14 +166,15 @@ def settle_proposal(boundary: Boundary, id_: str, text: str, *, is_accepted: boo
     found = next((each for each in record.proposals if each.id == id_), None)
     if found is None:
         was = record.settled.get(id_)
-        raise NotFound(f"no proposal {id_[:40]!r} waits" + (f": it was {was}" if was else ""), hint="`pal memory proposals` shows them")  # fmt: skip
+        why = f": it was {was}" if was else ""
+        raise NotFound(f"no proposal {id_[:40]!r} waits{why}", hint="`pal memory proposals` shows them")
     words = " ".join((text or found.text).split())
     if is_accepted:
         rewrite(boundary, "MEMORY.md", lambda _, before: _appended(before, heading, words), create=True)
     record.proposals = [each for each in record.proposals if each.id != id_]
     record.settled[id_] = "accepted" if is_accepted else "rejected"
     write_record(boundary, record)
-    return msgspec.structs.replace(found, text=words)
+    return replace(found, text=words)
 
 
 def restore_page(boundary: Boundary, path: str, commit: str) -> str:
@@ -170,7 +192,7 @@ def restore_page(boundary: Boundary, path: str, commit: str) -> str:
     lines = generated_lines(data.decode("utf-8", "replace"))
     record.writing = [*record.writing, path]
     write_record(boundary, record)
-    rewrite(boundary, path, lambda _, __: data, create=True)
+    _put(boundary, path, data)
     there = {statement_of(each) for each in lines.values()}
     record.pages[path], record.writing = lines, [each for each in record.writing if each != path]
     record.refused = {each: day for each, day in record.refused.items() if each not in there}
@@ -194,7 +216,8 @@ def _merge(
             continue
         known = record.pages.get(path, {})
         is_complete = before is not None and path not in record.writing
-        merged.append((page, before or "", merge_page(page, before or "", known, record.refused, today.isoformat(), complete=is_complete)))  # fmt: skip
+        result = merge_page(page, before or "", known, record.refused, today.isoformat(), complete=is_complete)
+        merged.append((page, before or "", result))
     return merged
 
 
@@ -231,8 +254,7 @@ def _write(
     if changed:
         write_record(boundary, record)
     for page, result in changed:
-        text = result.text.encode("utf-8", "replace")
-        rewrite(boundary, page.path, lambda _, __, text=text: text, create=True)
+        _put(boundary, page.path, result.text.encode("utf-8", "replace"))
         record.pages[page.path] = generated_lines(result.text)
     record.writing, record.proposals = [], list(proposals)
     write_record(boundary, record)
@@ -262,7 +284,15 @@ def _proposals(boundary: Boundary, record: BankRecord, facts: Sequence[StoredFac
     opinions = [each for each in facts if each.fact.kind == "opinion"]
     for belief in beliefs_of(opinions, today):
         if belief.confidence >= SURE and (belief.is_by_hand or len(belief.supporting) >= INDEPENDENT):
-            _propose(found, record, known, belief.entities, belief.statement, f"confidence {belief.confidence:.2f}", belief.sources)  # fmt: skip
+            _propose(
+                found,
+                record,
+                known,
+                belief.entities,
+                belief.statement,
+                f"confidence {belief.confidence:.2f}",
+                belief.sources,
+            )
     places: dict[str, list[StoredFact]] = {}
     for each in facts:
         if each.fact.kind == "world" and each.fact.origin == Origin.OWNER:
@@ -270,7 +300,15 @@ def _proposals(boundary: Boundary, record: BankRecord, facts: Sequence[StoredFac
     for group in places.values():
         sources = tuple(dict.fromkeys(each.fact.source for each in group))
         if len({each.fact.path for each in group}) >= INDEPENDENT or group[0].fact.is_by_hand:
-            _propose(found, record, known, group[-1].entities, group[-1].fact.text, f"noted {len(sources)} times", sources)  # fmt: skip
+            _propose(
+                found,
+                record,
+                known,
+                group[-1].entities,
+                group[-1].fact.text,
+                f"noted {len(sources)} times" if len(sources) > 1 else "written by you",
+                sources,
+            )
     return list(found.values())[:MOST_PROPOSED]
 
 
@@ -285,6 +323,10 @@ def _propose(
         found.setdefault(id_, Proposal(id_, line, why, tuple(sources[:5])))
 
 
+def _put(boundary: Boundary, path: str, data: bytes) -> None:
+    rewrite(boundary, path, lambda _, __: data, create=True, mode=0o600)
+
+
 def _appended(before: bytes | None, heading: str, words: str) -> bytes:
     """MEMORY.md with one more line at its end; under a heading of its own the first time."""
     text = (before or b"").decode("utf-8", "surrogateescape")
@@ -296,7 +338,7 @@ def _appended(before: bytes | None, heading: str, words: str) -> bytes:
 
 def _pages(boundary: Boundary) -> tuple[str, ...]:
     try:
-        return tuple(f"{BANK}{each}" if not each.startswith(BANK) else each for each in boundary.walk(BANK.rstrip("/")).files if each.endswith(".md"))  # fmt: skip
+        return tuple(each for each in boundary.walk(BANK.rstrip("/")).files if each.endswith(".md") and each != ALIASES)
     except NotFound:
         return ()
 

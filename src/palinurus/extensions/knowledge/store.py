@@ -192,7 +192,18 @@ def _stored(tx: Transaction, rows: Sequence[Any]) -> dict[int, StoredFact]:
     found = {}
     for number, id_, kind, text, names, path, line, last, said_on, first, end, confidence, origin, instead in rows:
         fact = Fact(
-            id_, kind, text, tuple(json.loads(names)), path, line, last, said_on, first, end, confidence, Origin(origin),
+            id_,
+            kind,
+            text,
+            tuple(json.loads(names)),
+            path,
+            line,
+            last,
+            said_on,
+            first,
+            end,
+            confidence,
+            Origin(origin),
             instead,
         )
         found[number] = StoredFact(number, fact, tuple(entities[number]))
