@@ -325,7 +325,11 @@ EXTENSIONS = (
             "memory recall": "Facts and lines of notes that answer a question.",
             "memory entities": "People, places and things that facts name.",
         },
-        operations=_in_family("memory", "recall entities entities.show entities.merge entities.split"),
+        operations=_in_family(
+            "memory",
+            "recall entities entities.show entities.merge entities.split beliefs reflect proposals proposals.accept"
+            " proposals.reject bank.diff bank.restore",
+        ),
         text_places=("palinurus.extensions.knowledge.text_places:PLACES",),
     ),
     Extension(

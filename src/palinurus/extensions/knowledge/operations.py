@@ -136,7 +136,7 @@ Since = Annotated[str, Metavar("DUR"), "A length of time before today, or a day:
 HEADING = "## Learned"  # of MEMORY.md, under which proposals go
 
 
-class BeliefList(Struct, frozen=True, rename="camel", omit_defaults=True):
+class BeliefList(Struct, frozen=True, rename="camel"):
     beliefs: tuple[Belief, ...]
     changes: tuple[BeliefChange, ...] = ()  # since the day that was asked for
     on: str = ""

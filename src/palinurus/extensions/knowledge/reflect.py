@@ -64,7 +64,7 @@ class BankRecord(Struct, rename="camel", omit_defaults=True):
     settled: dict[str, str] = {}  # id of a proposal -> what became of it
 
 
-class PageReport(Struct, frozen=True, rename="camel", omit_defaults=True):
+class PageReport(Struct, frozen=True, rename="camel"):
     path: str
     added: int = 0
     removed: int = 0
@@ -73,7 +73,7 @@ class PageReport(Struct, frozen=True, rename="camel", omit_defaults=True):
     left_alone: str = ""  # why it was not written
 
 
-class Reflection(Struct, frozen=True, rename="camel", omit_defaults=True):
+class Reflection(Struct, frozen=True, rename="camel"):
     since: str
     facts: int
     new_facts: int
