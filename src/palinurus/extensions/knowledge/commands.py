@@ -105,7 +105,11 @@ def answer_text(answer: RecallAnswer) -> str:
 
 def _result_lines(result: RecallResult) -> list[str]:
     about = [result.kind, result.timestamp, f"c={result.confidence:.2f}" if result.confidence is not None else ""]
-    about += [f"from {result.origin}" if result.origin else "", ", ".join(result.entities)]
+    about += [
+        f"until {result.until}" if result.until else "",
+        f"from {result.origin}" if result.origin else "",
+        ", ".join(result.entities),
+    ]
     head = f"{result.source}  {result.score:.2f}  {'  '.join(filter(None, about))}"
     return [head, *(f"  {line}" for line in result.text.splitlines()), ""]
 

@@ -79,6 +79,13 @@ UNION ALL
 SELECT number FROM facts WHERE first_day = '' AND said_on BETWEEN :first AND :last
 LIMIT :most;
 
+-- by_statement --
+-- Facts with one of some words: those that name an entity, or, without one, those that name nobody. The newest first.
+SELECT f.number FROM fact_words w JOIN facts f ON f.number = w.rowid
+WHERE fact_words MATCH :words AND CASE WHEN :entity = '' THEN f.names = '[]' ELSE f.number IN (
+  SELECT m.fact FROM names n JOIN mentions m ON m.name = n.name WHERE n.entity = :entity) END
+ORDER BY f.said_on DESC, f.number DESC LIMIT :most;
+
 -- by_kind --
 SELECT f.number FROM facts f WHERE f.kind = :kind ORDER BY f.said_on DESC, f.number DESC LIMIT :most;
 
