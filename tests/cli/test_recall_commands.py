@@ -126,3 +126,11 @@ def test_names_are_merged_and_split_for_good(pal_command: Pal, workspace: Path, 
     assert "has no other name" in pal_command("memory", "entities", "split", "Anna").err
     assert pal_command("memory", "entities", "merge", "Anna", "Peter").code == 0
     assert also("Peter") == ["Anna"]
+
+
+def test_a_budget_of_tokens_is_filled_and_not_exceeded(pal_command: Pal, notes: Path) -> None:
+    (notes / "2026-03-03.md").write_text("".join(f"- berth {number} of the boat is free\n" for number in range(60)))
+    assert len(texts(pal_command, "which berth of the boat?")) == 25
+    assert len(texts(pal_command, "which berth of the boat?", "--budget-tokens", "2000")) > 50
+    few = texts(pal_command, "which berth of the boat?", "--budget-tokens", "50")
+    assert 0 < sum(len(each) + 1 for each in few) <= 201

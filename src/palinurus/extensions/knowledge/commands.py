@@ -44,7 +44,9 @@ from palinurus.runtime.home_access import HomeAccess
 @click.command("recall")
 @click.argument("query", nargs=-1, metavar="QUESTION...")
 @of_agent
-@click.option("--k", type=click.IntRange(1, 1000), default=25, show_default=True, help="At most so many results.")
+@click.option(
+    "--k", type=click.IntRange(1, 1000), help="At most so many results. Default: 25, or what fits into --budget-tokens."
+)
 @click.option("--since", default="", metavar="DUR", help="Only what happened or was said since: 30d, 6w, 3m, a day.")
 @click.option("--as-of", default="", metavar="DATE", help="Only what had been said by that day.")
 @click.option("--entity", default="", metavar="NAME", help="Only facts that name this person, place or thing.")

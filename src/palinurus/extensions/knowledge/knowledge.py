@@ -133,11 +133,14 @@ class Knowledge:
             entity=await find_entity(own.store, asked.entity) if asked.entity else "",
         )
         memory = self._services.memory(asked.agent.strip().lower() or self._services.agents.default)
-        budget = replace(memory.settings.budget, results=min(asked.k * MARGIN, 1_000))
+        budget = replace(memory.settings.budget, results=min(asked.most * MARGIN, 1_000))
         if asked.budget_tokens is not None:
             budget = replace(budget, tokens=asked.budget_tokens)
-        plain = await memory.search(Question(asked.query[:MAX_QUERY], budget))
-        answer = await recall_facts(own.store, asked, scope, plain, today)
+        searching = asyncio.create_task(memory.search(Question(asked.query[:MAX_QUERY], budget)))
+        try:
+            answer = await recall_facts(own.store, asked, scope, searching, today)
+        finally:
+            searching.cancel()
         return replace(answer, took_ms=round((time.perf_counter() - began) * 1000, 1))
 
     async def remove_stores(self) -> int:

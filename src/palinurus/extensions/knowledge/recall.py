@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from datetime import date
 from typing import Annotated, Any
 
@@ -30,13 +30,14 @@ from palinurus.extensions.knowledge.topics import (
     topics_of,
 )
 from palinurus.memory.answer import IndexFreshness, SearchAnswer, SearchResult
+from palinurus.memory.search import CHARACTERS_PER_TOKEN
 from palinurus.memory.terms import asked_about, date_in_path, word_query
-from palinurus.text.tokens import estimate_tokens
 
 SMOOTHING = 60  # of RRF
 MOST = {"by_words": 200, "by_entity": 200, "by_time": 300, "by_kind": 100, "by_statement": 300}  # of each arm
 BY_ENTITY, BY_TIME, BY_OPINION = 2.0, 2.0, 2.0  # how much an arm that fits is raised in rank
 LONGEST_NAME = 6  # words
+USUAL = 25  # results
 OUTSIDE = 0.25  # of the score of what the owner did not write
 _OPINION = re.compile(
     r"\b(prefer\w*|like[sd]?|love[sd]?|hate[sd]?|dislike\w*|favou?rites?|opinions?|think(?:s|ing)?|thought|feel|believes?"
@@ -47,12 +48,16 @@ _OPINION = re.compile(
 class RecallQuestion(Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True):
     query: str
     agent: str = ""  # empty: the default one
-    k: Annotated[int, Meta(ge=1, le=1_000)] = 25
+    k: Annotated[int, Meta(ge=1, le=1_000)] | None = None  # 25; as many as fit within a budget of tokens
     since: str = ""  # a length of time: 30d
     as_of: str = ""  # a day: what was known then
     kind: FactKind | None = None
     entity: str = ""
     budget_tokens: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+
+    @property
+    def most(self) -> int:
+        return self.k or (USUAL if self.budget_tokens is None else 1_000)
 
 
 class RecallResult(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -109,9 +114,9 @@ class RecallScope(Struct, frozen=True):
 
 
 async def recall_facts(
-    store: KnowledgeStore, question: RecallQuestion, scope: RecallScope, plain: SearchAnswer, today: date
+    store: KnowledgeStore, question: RecallQuestion, scope: RecallScope, searching: Awaitable[SearchAnswer], today: date
 ) -> RecallAnswer:
-    """`plain`: what memory search has found. `scope.entity` is as it is listed."""
+    """`searching`: memory search, under way. `scope.entity` is as it is listed."""
     listed = await store.names()
     named = names_in(question.query, listed)
     arms = _arms(question.query, scope, named, today)
@@ -134,6 +139,7 @@ async def recall_facts(
         for line in range(each.start_line, each.end_line + 1)
     }
     lines: list[RecallResult] = []
+    plain = await searching
     for rank, line in enumerate((each for each in plain.results if scope.has_line(each)), 1):
         gain = 1 / (SMOOTHING + rank)
         covered = {
@@ -145,7 +151,7 @@ async def recall_facts(
             lines.append(_line_result(line, gain))
     facts = [replace(results[number], score=scores[number], until=ends.get(number, "")) for number in results]
     ordered = sorted([*_once(facts), *lines], key=lambda each: (-each.score, each.path, each.start_line))
-    kept, left = _within(ordered, question.k, question.budget_tokens)
+    kept, left = _within(ordered, question.most, question.budget_tokens)
     return RecallAnswer(tuple(_share(kept)), plain.freshness, named, left)
 
 
@@ -263,17 +269,17 @@ def _once(facts: Sequence[RecallResult]) -> list[RecallResult]:
 
 
 def _within(ordered: Sequence[RecallResult], most: int, tokens: int | None) -> tuple[list[RecallResult], int]:
-    """As many as fit, and how many that were good enough did not."""
+    """As many as fit, and how many that were good enough did not. A token is four characters, as in memory search."""
     kept: list[RecallResult] = []
-    room = tokens
+    room = tokens * CHARACTERS_PER_TOKEN if tokens is not None else None
     for each in ordered[:most]:
         if room is not None:
-            cost = estimate_tokens(each.text)
-            if cost > room:
-                return kept, min(len(ordered), most) - len(kept)
+            cost = len(each.text) + 1
+            if cost > room + 1:
+                continue
             room -= cost
         kept.append(each)
-    return kept, 0
+    return kept, min(len(ordered), most) - len(kept)
 
 
 def _share(results: Sequence[RecallResult]) -> list[RecallResult]:

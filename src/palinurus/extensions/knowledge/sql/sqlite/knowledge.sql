@@ -80,11 +80,15 @@ SELECT number FROM facts WHERE first_day = '' AND said_on BETWEEN :first AND :la
 LIMIT :most;
 
 -- by_statement --
--- Facts with one of some words: those that name an entity, or, without one, those that name nobody. The newest first.
-SELECT f.number FROM fact_words w JOIN facts f ON f.number = w.rowid
-WHERE fact_words MATCH :words AND CASE WHEN :entity = '' THEN f.names = '[]' ELSE f.number IN (
-  SELECT m.fact FROM names n JOIN mentions m ON m.name = n.name WHERE n.entity = :entity) END
-ORDER BY f.said_on DESC, f.number DESC LIMIT :most;
+-- Facts that may say what is so: those that name an entity, or, without one, those with one of some words that name
+-- nobody. The newest first.
+SELECT f.number FROM names n JOIN mentions m ON m.name = n.name JOIN facts f ON f.number = m.fact
+WHERE n.entity = :entity AND f.kind IN ('world', 'opinion')
+UNION
+SELECT f.number FROM (SELECT rowid FROM fact_words WHERE :entity = '' AND fact_words MATCH :words
+  ORDER BY rowid DESC LIMIT 3000) w
+JOIN facts f ON f.number = w.rowid WHERE f.names = '[]'
+ORDER BY 1 DESC LIMIT :most;
 
 -- by_kind --
 SELECT f.number FROM facts f WHERE f.kind = :kind ORDER BY f.said_on DESC, f.number DESC LIMIT :most;
