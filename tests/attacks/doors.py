@@ -37,6 +37,7 @@ ROUTES: dict[str, tuple[str, ...]] = {
         "GET /config",
         "GET /agents",
         "GET /subagents",
+        "GET /plugins",
         "GET /schedule",
         "GET /welcome",
         "GET /login",
@@ -84,7 +85,7 @@ METHODS: dict[str, str] = {
         memory.collections.list
         memory.get
         memory.entities memory.recall memory.said memory.search memory.status models.list models.status plugins.doctor
-        plugins.info plugins.list plugins.lock route.explain runs.list runs.show
+        plugins.info plugins.list plugins.lock plugins.panel route.explain runs.list runs.show
         sandbox.explain sessions.describe sessions.get sessions.list sessions.preview sessions.resolve sessions.search
         sessions.show sessions.subscribe skills.check skills.info skills.list subagents.list
         status status.session tools.catalog tools.effective tools.explain tools.list
