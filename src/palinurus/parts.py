@@ -166,6 +166,7 @@ class Extension(Struct, frozen=True):
     local: bool = False  # its operations are only for those on the machine: a gateway need not load it
     jobs: tuple[str, ...] = ()  # kinds that it does: it is loaded when one of these waits
     slash_commands: dict[str, tuple[str, str]] = {}  # "subagents" -> "/subagents [list]" and its line in /help
+    embedders: tuple[str, ...] = ()  # providers whose embedders it has
     memory_backends: dict[str, str] = {}  # "qmd" -> "module:open", a memory.backend.OpenBackend
     text_places: tuple[str, ...] = ()  # where places are declared that hold words: "module:name"
     hooks: tuple[str, ...] = ()  # events or families that it listens to, "*": all; it is loaded when one happens
@@ -320,7 +321,7 @@ EXTENSIONS = (
             "memory recall": "Facts and lines of notes that answer a question.",
             "memory entities": "People, places and things that facts name.",
         },
-        operations=_in_family("memory", "recall entities"),
+        operations=_in_family("memory", "recall entities entities.show entities.merge entities.split"),
         text_places=("palinurus.extensions.knowledge.text_places:PLACES",),
     ),
     Extension(
@@ -360,6 +361,11 @@ EXTENSIONS = (
         config={"palinurus.extensions.qmd.settings:QmdSettings": ("memory.qmd",)},
         memory_backends={"qmd": "palinurus.extensions.qmd.backend:open_qmd"},
         text_places=("palinurus.extensions.qmd.text_places:PLACES",),
+    ),
+    Extension(
+        "embedders",
+        "palinurus.extensions.embedders",
+        embedders=("openai", "gemini", "voyage", "mistral", "ollama", "openai-compatible"),
     ),
     Extension(
         "skill_registry",

@@ -35,7 +35,7 @@ INSERT INTO mentions (name, fact) VALUES (?, ?) ON CONFLICT DO NOTHING;
 
 -- mentioned --
 -- Every mention with its day and who else is in that fact, for the resolution of names.
-SELECT m.name, f.said_on, f.names FROM mentions m JOIN facts f ON f.number = m.fact ORDER BY f.said_on, f.number;
+SELECT m.name, f.said_on, f.names, f.text, f.origin FROM mentions m JOIN facts f ON f.number = m.fact ORDER BY f.said_on, f.number;
 
 -- forget_names --
 DELETE FROM names;
@@ -77,6 +77,13 @@ SELECT number FROM facts WHERE first_day <> '' AND first_day <= :last AND last_d
 UNION ALL
 SELECT number FROM facts WHERE first_day = '' AND said_on BETWEEN :first AND :last
 LIMIT :most;
+
+-- by_statement --
+-- Facts with one of some words: those that name an entity, or, without one, those that name nobody. The newest first.
+SELECT f.number FROM fact_words w JOIN facts f ON f.number = w.rowid
+WHERE fact_words MATCH :words AND CASE WHEN :entity = '' THEN f.names = '[]' ELSE f.number IN (
+  SELECT m.fact FROM names n JOIN mentions m ON m.name = n.name WHERE n.entity = :entity) END
+ORDER BY f.said_on DESC, f.number DESC LIMIT :most;
 
 -- by_kind --
 SELECT f.number FROM facts f WHERE f.kind = :kind ORDER BY f.said_on DESC, f.number DESC LIMIT :most;
