@@ -318,10 +318,18 @@ EXTENSIONS = (
         "knowledge",
         "palinurus.extensions.knowledge",
         commands={
+            "memory bank": "Pages that reflection writes into `bank/`: what has changed, and back again.",
+            "memory beliefs": "What opinions add up to, and how sure that is.",
+            "memory proposals": "Lines for MEMORY.md that a reflection has proposed.",
+            "memory reflect": "Write the pages of the bank from the facts.",
             "memory recall": "Facts and lines of notes that answer a question.",
             "memory entities": "People, places and things that facts name.",
         },
-        operations=_in_family("memory", "recall entities entities.show entities.merge entities.split"),
+        operations=_in_family(
+            "memory",
+            "recall entities entities.show entities.merge entities.split beliefs reflect proposals proposals.accept"
+            " proposals.reject bank.diff bank.restore",
+        ),
         text_places=("palinurus.extensions.knowledge.text_places:PLACES",),
     ),
     Extension(

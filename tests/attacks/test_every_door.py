@@ -47,7 +47,7 @@ def _named(route: Any) -> list[str]:
     if isinstance(route, WebSocketRoute):
         return [f"WEBSOCKET {route.path}"]
     if isinstance(route, LaterRoutes):
-        return []  # of the same extensions, which it asks again once the config has changed
+        return [name for later in route._make() for name in _named(later)]
     assert isinstance(route, Route), f"{route} is neither a route nor a WebSocket: how is it guarded?"
     assert route.methods
     return [f"{verb} {route.path}" for verb in route.methods if verb != "HEAD"]

@@ -24,8 +24,9 @@ DELETE FROM facts WHERE path = :path;
 SELECT coalesce(max(number), 0) + 1 FROM facts;
 
 -- put_fact --
-INSERT INTO facts (number, id, path, line, last_line, kind, text, names, said_on, first_day, last_day, confidence, origin)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO facts (number, id, path, line, last_line, kind, text, names, said_on, first_day, last_day, confidence, origin,
+  instead_of)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- put_words --
 INSERT INTO fact_words (rowid, words) VALUES (?, ?);
@@ -90,13 +91,18 @@ SELECT f.number FROM facts f WHERE f.kind = :kind ORDER BY f.said_on DESC, f.num
 
 -- facts --
 SELECT f.number, f.id, f.kind, f.text, f.names, f.path, f.line, f.last_line, f.said_on, f.first_day, f.last_day,
-  f.confidence, f.origin
+  f.confidence, f.origin, f.instead_of
 FROM facts f WHERE f.number IN (SELECT value FROM json_each(:numbers));
 
 -- facts_of_kind --
 SELECT f.number, f.id, f.kind, f.text, f.names, f.path, f.line, f.last_line, f.said_on, f.first_day, f.last_day,
-  f.confidence, f.origin
+  f.confidence, f.origin, f.instead_of
 FROM facts f WHERE f.kind = :kind ORDER BY f.said_on, f.number;
+
+-- all_facts --
+SELECT f.number, f.id, f.kind, f.text, f.names, f.path, f.line, f.last_line, f.said_on, f.first_day, f.last_day,
+  f.confidence, f.origin, f.instead_of
+FROM facts f ORDER BY f.said_on, f.number;
 
 -- entities_of --
 SELECT m.fact, n.entity FROM mentions m JOIN names n ON n.name = m.name
