@@ -76,7 +76,8 @@ ROUTES: dict[str, tuple[str, ...]] = {
 }
 
 METHODS: dict[str, str] = {
-    "read": """agent.events agent.identity.get agent.wait agents.files.get agents.files.list agents.list agents.show
+    "read": """plugins.panel
+        agent.events agent.identity.get agent.wait agents.files.get agents.files.list agents.list agents.show
         approvals.grants approvals.list approvals.preview approvals.outside approvals.show audit.show audit.verify
         channels.list channels.logs channels.manifest channels.networks channels.status chat.history
         cron.calendar cron.get cron.list cron.next cron.plan cron.preview cron.runs cron.show cron.status
@@ -85,8 +86,8 @@ METHODS: dict[str, str] = {
         memory.collections.list
         memory.get
         memory.bank.diff memory.beliefs memory.entities memory.entities.show memory.proposals memory.recall
-        memory.said memory.search memory.status models.list models.status plugins.doctor
-        plugins.info plugins.list plugins.lock plugins.panel route.explain runs.list runs.show
+        memory.said memory.search memory.spaces memory.status models.list models.status plugins.doctor
+        plugins.info plugins.list plugins.lock route.explain runs.list runs.show
         sandbox.explain sessions.describe sessions.get sessions.list sessions.preview sessions.resolve sessions.search
         sessions.show sessions.subscribe skills.check skills.info skills.list subagents.list
         status status.session tools.catalog tools.effective tools.explain tools.list
