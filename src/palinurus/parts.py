@@ -321,7 +321,7 @@ EXTENSIONS = (
             "memory recall": "Facts and lines of notes that answer a question.",
             "memory entities": "People, places and things that facts name.",
         },
-        operations=_in_family("memory", "recall entities"),
+        operations=_in_family("memory", "recall entities entities.show entities.merge entities.split"),
         text_places=("palinurus.extensions.knowledge.text_places:PLACES",),
     ),
     Extension(

@@ -83,7 +83,8 @@ METHODS: dict[str, str] = {
         commands.list context.show delivery.get delivery.list health jobs.list logs.tail mcp.list mcp.prompt
         memory.collections.list
         memory.get
-        memory.entities memory.recall memory.said memory.search memory.status models.list models.status plugins.doctor
+        memory.entities memory.entities.show memory.recall
+        memory.said memory.search memory.status models.list models.status plugins.doctor
         plugins.info plugins.list plugins.lock route.explain runs.list runs.show
         sandbox.explain sessions.describe sessions.get sessions.list sessions.preview sessions.resolve sessions.search
         sessions.show sessions.subscribe skills.check skills.info skills.list subagents.list
@@ -93,7 +94,8 @@ METHODS: dict[str, str] = {
         workspace.read""",
     "write": """agent agent.stop chat.abort chat.send cron.disable cron.enable cron.pause
         cron.resume cron.run heartbeat.run heartbeat.wake delivery.drop delivery.retry jobs.drop jobs.retry
-        mcp.test memory.index message.send models.test onboarding.look sandbox.test sessions.abort
+        mcp.test memory.entities.merge memory.entities.split
+        memory.index message.send models.test onboarding.look sandbox.test sessions.abort
         sessions.delete
         sessions.patch sessions.send skills.draft subagents.steer subagents.stop tools.invoke wake""",
     "approvals": """approval.get approval.resolve openclaw.approval.list plugin.approval.list

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from called import Pal
 
@@ -138,3 +140,33 @@ def test_each_home_that_was_really_used_leaves_a_config_that_works(pal_command: 
     before = bare.read_bytes()
     pal_command("migrate", "openclaw", str(home), "--apply")
     assert bare.read_bytes() == before
+
+
+def test_plugins_stay_behind_and_are_named(pal_command: Pal, bare: Path, tmp_path: Path) -> None:
+    """In a home that OpenClaw 2026.6.11 made: one in a folder, one in its list, one in the config only."""
+    if not (fixtures := os.environ.get("FIXTURES")):
+        pytest.skip("FIXTURES does not name the OpenClaw homes")
+    root = tmp_path / ".openclaw"
+    shutil.copytree(Path(fixtures, "openclaw-b", "home"), root)
+    (root / "extensions" / "voice").mkdir(parents=True)
+    (root / "extensions" / "voice" / "openclaw.plugin.json").write_text('{"id": "voice", "configSchema": {}}')
+    config = json.loads((root / "openclaw.json").read_text())
+    entry = {"enabled": True, "apiKey": TOKEN, "config": {"key": TOKEN}}
+    config["plugins"] = {"entries": {"pager": entry}, "slots": {"memory": "none"}, "allow": ["voice"]}
+    (root / "openclaw.json").write_text(json.dumps(config))
+    connection = apsw.Connection(str(root / "state" / "openclaw.sqlite"))
+    columns = [row[1] for row in connection.execute("PRAGMA table_info(installed_plugin_index)")]
+    records = json.dumps({"diary": {"source": "npm", "installPath": "/opt/diary"}})
+    row = [records if name == "install_records_json" else 0 for name in columns]
+    connection.execute(f"INSERT INTO installed_plugin_index VALUES ({', '.join('?' * len(row))})", row)
+    connection.close()
+    planned = pal_command("migrate", "openclaw", str(root), "--dry-run", "--json")
+    (note,) = [each for each in planned.json["notes"] if each.startswith("plugins")]
+    assert "diary (/opt/diary), pager, voice (extensions/voice)" in note
+    assert {path: how for path, how in outcomes(planned.json).items() if path.startswith("plugins")} == {
+        "plugins": "left"
+    }
+    pal_command("migrate", "openclaw", str(root), "--apply", "--keys")
+    assert "plugins is not set" in pal_command("config", "get", "plugins").err
+    assert TOKEN not in planned.out + bare.read_text()
+    assert pal_command("plugins", "list", "--json").json == {"plugins": []}

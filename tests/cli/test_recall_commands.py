@@ -105,3 +105,24 @@ def test_what_was_forgotten_is_not_in_what_is_derived(pal_command: Pal, home: Ho
     assert pal_command("forget", "--query", "Vienna", "--apply").code == 0
     assert b"Vienna" not in b"".join(each.read_bytes() for each in home.root.glob("derived/knowledge/*"))
     assert not any("Vienna" in each for each in texts(pal_command, "Anna", "Vienna"))
+
+
+def test_names_are_merged_and_split_for_good(pal_command: Pal, workspace: Path, home: Home) -> None:
+    def also(name: str) -> list[str]:
+        return pal_command("memory", "entities", "show", name, "--json").json["entity"].get("also", [])
+
+    assert pal_command("memory", "entities", "merge", "Anna", "Peter").code == 0
+    assert also("anna") == ["Anna"]
+    assert len(pal_command("memory", "entities", "show", "Peter", "--json").json["facts"]) == 3
+    assert "@Anna is @Peter" in (workspace / "bank" / "aliases.md").read_text()
+    for store in home.root.glob("derived/knowledge/*"):
+        store.unlink()
+    assert "also Anna: declared" in pal_command("memory", "entities", "show", "Anna").out
+    assert pal_command("memory", "entities", "split", "Anna").code == 0
+    assert [each["name"] for each in pal_command("memory", "entities", "list", "--json").json["entities"]] == [
+        "Peter",
+        "Anna",
+    ]
+    assert "has no other name" in pal_command("memory", "entities", "split", "Anna").err
+    assert pal_command("memory", "entities", "merge", "Anna", "Peter").code == 0
+    assert also("Peter") == ["Anna"]

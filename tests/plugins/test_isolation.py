@@ -12,7 +12,7 @@ import pytest
 from plugged import use_plugins, write_plugin
 
 from palinurus.config.home import Home
-from palinurus.extensions.plugins import isolated
+from palinurus.extensions.plugins import isolation
 from palinurus.extensions.plugins.operations import list_plugins
 from support.behaviours import Calls, Says
 from support.open_home import opened
@@ -133,7 +133,7 @@ async def test_its_tools_are_offered_without_starting_it_again(
             pal.says(Says("Hello."))
             await pal.hears(text)
             assert "try_it" in json.dumps(pal.server.requests[-1]["tools"])
-        monkeypatch.setattr(isolated, "start_child", None)  # whoever calls it fails
+        monkeypatch.setattr(isolation, "start_child", None)  # whoever calls it fails
 
 
 async def test_what_works_in_our_process_only_is_refused(home: Home, tmp_path: Path) -> None:

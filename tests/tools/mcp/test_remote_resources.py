@@ -18,7 +18,7 @@ from palinurus.domain.messages import Image, Origin, OutsideText, UserMessage
 from palinurus.extensions.mcp.connection import load_package
 from palinurus.extensions.mcp.listing import read_prompts
 from palinurus.extensions.mcp.prompts import read_prompt
-from palinurus.extensions.mcp.remote_resources import TOOL
+from palinurus.extensions.mcp.servers import TOOL
 from palinurus.extensions.mcp.settings import ServerSettings
 from palinurus.operations.sessions import show_session
 from palinurus.runtime.runtime import Runtime

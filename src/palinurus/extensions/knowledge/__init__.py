@@ -12,5 +12,8 @@ from palinurus.runtime.extensions import App
 def register(app: App) -> None:
     app.operation(f"{__name__}.operations:recall", "memory.recall")
     app.operation(f"{__name__}.operations:list_entities", "memory.entities")
+    app.operation(f"{__name__}.operations:show_entity", "memory.entities.show")
+    app.operation(f"{__name__}.operations:merge_entities", "memory.entities.merge")
+    app.operation(f"{__name__}.operations:split_entity", "memory.entities.split")
     app.command("memory recall", f"{__name__}.commands:recall")
     app.command("memory entities", f"{__name__}.commands:entities")

@@ -8,12 +8,20 @@ from typing import Any
 import click
 import msgspec
 
-from palinurus.cli.command import call_operation, command_of, make_on_first_run, with_home
+from palinurus.cli.command import add_operation, call_operation, make_on_first_run, with_home
 from palinurus.cli.memory import freshness_line, of_agent
 from palinurus.cli.shell import Shell, columns, count_of, with_shell
 from palinurus.domain.errors import PalinurusError
 from palinurus.extensions.knowledge.facts import KINDS
-from palinurus.extensions.knowledge.operations import EntityList, list_entities
+from palinurus.extensions.knowledge.operations import (
+    DeclaredNames,
+    EntityDetails,
+    EntityList,
+    list_entities,
+    merge_entities,
+    show_entity,
+    split_entity,
+)
 from palinurus.extensions.knowledge.operations import recall as recall_operation
 from palinurus.extensions.knowledge.recall import RecallAnswer, RecallQuestion, RecallResult
 from palinurus.memory.answer import SearchAnswer
@@ -107,4 +115,28 @@ def entities_text(_: Shell, found: EntityList) -> str:
     )
 
 
-entities = command_of(list_entities, entities_text, name="entities")
+def entity_text(_: Shell, found: EntityDetails) -> str:
+    about = found.entity
+    lines = [f"{about.name}  {count_of(about.facts, 'fact')}  {about.first_day} – {about.last_day}"]
+    lines += [f"  also {each.name}: {each.why}" for each in found.merges]
+    return "\n".join([*lines, "", *(line for each in found.facts for line in _result_lines(each))])
+
+
+def declared_text(_: Shell, found: DeclaredNames) -> str:
+    also = f", also {', '.join(found.entity.also)}" if found.entity.also else ""
+    return f"{found.entity.name}: {count_of(found.entity.facts, 'fact')}{also}. Written to {found.path}."
+
+
+class EntityCommands(click.Group):
+    """Without a command it lists."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        is_list = not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names)
+        return super().parse_args(ctx, ["list", *args] if is_list else args)
+
+
+entities = EntityCommands("entities", help="People, places and things that facts name.")
+add_operation(entities, list_entities, entities_text, name="list")
+add_operation(entities, show_entity, entity_text)
+add_operation(entities, merge_entities, declared_text)
+add_operation(entities, split_entity, declared_text)

@@ -30,6 +30,7 @@ LETTERS = {kind: letter for letter, kind in KINDS.items()}
 MOST_ENTITIES = 20  # of one fact
 LONGEST = 4_000  # characters of one fact
 BANK = "bank/"
+ALIASES = "bank/aliases.md"  # which names are one: no facts
 _RETAIN = re.compile(r"(#{1,6})[ \t]+retain(?:ed)?[ \t]*#*[ \t]*", re.IGNORECASE)
 _HEADING = re.compile(r"(#{1,6})[ \t]")
 _FENCE = re.compile(r"[ \t]*(```|~~~)")
@@ -79,7 +80,8 @@ def read_facts(path: str, text: str) -> FactReading:
     facts: dict[str, Fact] = {}
     troubles: list[FactTrouble] = []
     day = date_in_path(path)
-    for line, last, bullet in _bullets(text.splitlines(), whole=path.startswith(BANK)):
+    lines = text.splitlines() if path != ALIASES else []
+    for line, last, bullet in _bullets(lines, whole=path.startswith(BANK)):
         try:
             fact = _fact(path, line, last, bullet, day)
         except ValueError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
@@ -16,8 +17,8 @@ from msgspec.structs import replace
 
 from palinurus.domain.clock import local_time
 from palinurus.domain.errors import BadRequest, NotFound
-from palinurus.extensions.knowledge.entities import Declaration, normal_name
-from palinurus.extensions.knowledge.facts import FactReading, FactTrouble, read_facts
+from palinurus.extensions.knowledge.entities import Declaration, declaration_line, normal_name, read_declarations
+from palinurus.extensions.knowledge.facts import ALIASES, FactReading, FactTrouble, read_facts
 from palinurus.extensions.knowledge.recall import RecallAnswer, RecallQuestion, RecallScope, recall_facts
 from palinurus.extensions.knowledge.store import KnowledgeStore
 from palinurus.memory.answer import SkippedFile
@@ -25,9 +26,14 @@ from palinurus.memory.question import MAX_QUERY, Question
 from palinurus.memory.scan import Scanner
 from palinurus.memory.settings import Collection
 from palinurus.operations.services import Services
+from palinurus.workspace.boundary import Boundary
+from palinurus.workspace.write import append_line
 
 _LENGTH = re.compile(r"(\d{1,5}) ?([dwmy])(?:ays?|eeks?|onths?|ears?)?")
-AT_ONCE = 200  # files that are read in one go
+ALIASES_HEADING = (
+    "# Which names are one: `- @Bob is @Robert-Klein`, `- @Maria is not @Maria-Lopez`; the last line counts"
+)
+AT_ONCE = 2_000  # files that are read in one go
 MARGIN = 2  # lines of memory search for each result that is wanted
 
 
@@ -61,7 +67,8 @@ class AgentKnowledge:
             for first in range(0, max(len(changed), 1 if gone else 0), AT_ONCE):
                 read, troubles = await asyncio.to_thread(self._read, changed[first : first + AT_ONCE])
                 skipped += troubles
-                await self.store.replace(read, gone if not first else (), self._declared())
+                declared = await asyncio.to_thread(self._declared)
+                await self.store.replace(read, gone if not first else (), declared)
             return KnowledgeSync(len(stamps), len(changed), len(gone), tuple(skipped))
 
     def _read(self, paths: list[str]) -> tuple[dict[str, tuple[str, FactReading]], list[SkippedFile]]:
@@ -75,7 +82,13 @@ class AgentKnowledge:
         return read, skipped
 
     def _declared(self) -> tuple[Declaration, ...]:
-        return ()
+        document = self._scanner.read(ALIASES)
+        return () if document is None or isinstance(document, SkippedFile) else read_declarations(document.text)
+
+    async def declare(self, boundary: Boundary, declared: Sequence[Declaration]) -> None:
+        """Writes down what the owner says of names. The next `sync` heeds it."""
+        for each in declared:
+            await asyncio.to_thread(append_line, boundary, ALIASES, declaration_line(each), heading=ALIASES_HEADING)
 
     async def troubles(self) -> list[FactTrouble]:
         return await self.store.troubles()
@@ -114,7 +127,7 @@ class Knowledge:
             since=_since(asked.since, today) if asked.since else None,
             as_of=_day(asked.as_of) if asked.as_of else None,
             kind=asked.kind or "",
-            entity=await _entity(own.store, asked.entity) if asked.entity else "",
+            entity=await find_entity(own.store, asked.entity) if asked.entity else "",
         )
         memory = self._services.memory(asked.agent.strip().lower() or self._services.agents.default)
         budget = replace(memory.settings.budget, results=min(asked.k * MARGIN, 1_000))
@@ -157,7 +170,7 @@ def _day(text: str) -> date:
         raise BadRequest(f"{text[:40]!r} is no day", hint="write it as 2026-03-01") from None
 
 
-async def _entity(store: KnowledgeStore, name: str) -> str:
+async def find_entity(store: KnowledgeStore, name: str) -> str:
     """As it is listed. Raises NotFound."""
     wanted = normal_name(name.removeprefix("@").replace("-", " "))
     known = {normal_name(each): entity for each, entity in (await store.names()).items()}

@@ -18,7 +18,7 @@ from msgspec import Struct
 from palinurus.config.atomic import make_directory
 from palinurus.domain.errors import StorageDamaged
 from palinurus.domain.messages import Origin
-from palinurus.extensions.knowledge.entities import Declaration, Merge, NamedIn, resolve_names
+from palinurus.extensions.knowledge.entities import Declaration, Merge, NamedIn, called_in, resolve_names
 from palinurus.extensions.knowledge.facts import Fact, FactReading, FactTrouble
 from palinurus.storage.database import Database, MemoryDatabase
 from palinurus.storage.migrations import Series, declare_series
@@ -162,11 +162,19 @@ def _put_facts(tx: Transaction, number: int, facts: Sequence[Fact]) -> int:
 
 
 def _resolve(tx: Transaction, declared: Sequence[Declaration]) -> None:
-    mentions = []
-    for name, said_on, names in tx.all("knowledge.mentioned"):
-        company = tuple(each for each in json.loads(names) if each != name)
-        mentions.append(NamedIn(name, date.fromisoformat(said_on) if said_on else None, company))
-    listed, merges = resolve_names(mentions, declared)
+    """What is not the owner's word names somebody, but says nothing of who is the same."""
+    mentions, called = [], list[Declaration]()
+    for name, said_on, names, text, origin in tx.all("knowledge.mentioned"):
+        company: tuple[str, ...] = ()
+        day = date.fromisoformat(said_on) if said_on and origin == Origin.OWNER else None
+        if origin == Origin.OWNER and len(others := json.loads(names)) > 1:
+            one = called_in(text)
+            if one is None:
+                company = tuple(each for each in others if each != name)
+            elif one[0] == name:
+                called.append(Declaration(*one))
+        mentions.append(NamedIn(name, day, company))
+    listed, merges = resolve_names(mentions, (*called, *declared))
     tx.run("knowledge.forget_names")
     tx.run("knowledge.forget_merges")
     tx.many("knowledge.put_name", list(listed.items()))

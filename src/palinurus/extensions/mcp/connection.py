@@ -42,7 +42,7 @@ VERSION_HEADER = "mcp-protocol-version"
 log = logging.getLogger(__name__)
 
 
-class Offered(Struct, frozen=True):
+class ServerListing(Struct, frozen=True):
     """What a server lists, as it sent it."""
 
     tools: list[Any]
@@ -50,7 +50,7 @@ class Offered(Struct, frozen=True):
     has_resources: bool
 
 
-Listed = Callable[[Offered], Awaitable[None]]
+Listed = Callable[[ServerListing], Awaitable[None]]
 """Gets what the server lists, before anything of it is used."""
 
 
@@ -110,7 +110,7 @@ class ServerConnection:
         """Requests the tools again and reports them. Raises PalinurusError."""
         self.is_stale = False
         tools, prompts = await self._pages("tools"), await self._pages("prompts")
-        await self._listed(Offered(tools, prompts, self._has("resources")))
+        await self._listed(ServerListing(tools, prompts, self._has("resources")))
 
     async def close(self) -> None:
         """Closes it within two seconds."""

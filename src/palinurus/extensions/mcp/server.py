@@ -21,7 +21,7 @@ from palinurus.domain.clock import Clock
 from palinurus.domain.errors import BadRequest, PalinurusError
 from palinurus.domain.messages import Image, Origin, Text, harmless, wrapped
 from palinurus.domain.tool import MALFORMED, ToolOutput, failed
-from palinurus.extensions.mcp.connection import Offered, ServerConnection, ServerGone
+from palinurus.extensions.mcp.connection import ServerConnection, ServerGone, ServerListing
 from palinurus.extensions.mcp.listing import ListingCache, ToolListing, read_listing, read_prompts
 from palinurus.extensions.mcp.settings import ServerSettings
 from palinurus.workspace.pictures import fit_image
@@ -257,7 +257,7 @@ class McpClient(Struct, eq=False):
         self.trouble = self.cache.redact(connection.reason or "the connection ended")
         self._keep(connection.close())
 
-    async def _listed(self, offered: Offered) -> None:
+    async def _listed(self, offered: ServerListing) -> None:
         found = msgspec.structs.replace(
             read_listing(offered.tools, at=self.clock.now_ms()),
             prompts=read_prompts(offered.prompts),

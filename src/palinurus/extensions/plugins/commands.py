@@ -96,9 +96,12 @@ def _install(shell: Shell, source: str, yes: bool) -> None:
     named = str(place.absolute()) if place.exists() or source.endswith(".whl") else source
     preview = call_operation(shell, prepare_plugin, source=named)
     if not yes:
-        if shell.as_json or not sys.stdin.isatty():
-            raise NotConfirmed(f"{preview.plugin.id} was not installed: it is somebody else's code", hint="use --yes")
+        told = f"{preview.plugin.id} was not installed: it is somebody else's code"
+        if shell.as_json:
+            raise NotConfirmed(f"{told}. {preview_text(preview)}", hint="use --yes")
         echo(preview_text(preview))
+        if not sys.stdin.isatty():
+            raise NotConfirmed(told, hint="use --yes")
         click.confirm("\nInstall and use it?", abort=True)
     info = call_operation(shell, install_plugin, source=named, digest=preview.digest)
     shell.show(info, lambda: changed_text(shell, info))

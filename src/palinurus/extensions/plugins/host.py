@@ -121,7 +121,7 @@ class PluginHost:
                     hint=f"`pal plugins update {found.id}` shows what it asks for now",
                 )
             if found.is_isolated:
-                from palinurus.extensions.plugins.isolated import register_isolated  # only where there is one
+                from palinurus.extensions.plugins.isolation import register_isolated  # only where there is one
 
                 register_isolated(home, found, self.env, own, self.settings.start_seconds - 1)
             else:

@@ -22,9 +22,8 @@ from msgspec import Struct
 
 from palinurus.config.atomic import write_atomic
 from palinurus.domain.errors import BackendError, PalinurusError
-from palinurus.extensions.qmd.collections import PathTable, QmdCollection, collections_of
 from palinurus.extensions.qmd.command import QmdCommand, QmdRow, parse_rows
-from palinurus.extensions.qmd.exports import SessionExports
+from palinurus.extensions.qmd.documents import PathTable, QmdCollection, SessionExports, collections_of
 from palinurus.extensions.qmd.settings import QmdSettings
 from palinurus.memory.answer import (
     Difference,

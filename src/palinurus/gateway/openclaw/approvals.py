@@ -60,7 +60,7 @@ class ApprovalState(Struct, frozen=True, rename="camel", omit_defaults=True):
     resolver: ApprovalResolver | None = None
 
 
-class FoundApproval(Struct, frozen=True):
+class ApprovalAnswer(Struct, frozen=True):
     approval: ApprovalState
 
 
@@ -94,9 +94,9 @@ async def _state(client: ClientSession, found: Approval) -> ApprovalState:
 
 
 @method("approval.get", scope="approvals")
-async def find_approval(client: ClientSession, id: str) -> FoundApproval:  # noqa: A002  as it is called on the wire
+async def find_approval(client: ClientSession, id: str) -> ApprovalAnswer:  # noqa: A002  as it is called on the wire
     """One approval, waiting or decided."""
-    return FoundApproval(await _state(client, await client.services.approvals.find(id)))
+    return ApprovalAnswer(await _state(client, await client.services.approvals.find(id)))
 
 
 @method("approval.resolve", scope="approvals")

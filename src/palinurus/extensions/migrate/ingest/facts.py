@@ -1,13 +1,11 @@
 """Facts: sentences with the place where they stand, and what kind of fact a sentence is.
 
-A `SourceFact` is what one source says; a `Fact` is the same words from any number of sources. Roles of sources are in
-the order of their signal: notes written on purpose come first, what tools left behind last.
-
-Secrets are removed from a source before it is read, without changing its line numbers. Besides what the Redactor knows,
-notes of people have passwords after a word that says so. Removing too much costs only a word.
-
-The kind (decision, preference, pattern) comes from the heading and the words: English first, with the commonest words
-of German, Chinese and Japanese. A question has no kind.
+A `SourceFact` is what one source says; a `MergedFact` is the same words from any number of sources. Roles of sources
+are in the order of their signal: notes written on purpose come first, what tools left behind last. Secrets are removed
+from a source before it is read, without changing its line numbers. Besides what the Redactor knows, notes of people
+have passwords after a word that says so. Removing too much costs only a word. The kind (decision, preference, pattern)
+comes from the heading and the words: English first, with the commonest words of German, Chinese and Japanese. A
+question has no kind.
 """
 
 from __future__ import annotations
@@ -55,7 +53,7 @@ class Cite(Struct, frozen=True, order=True, gc=False):
         return f"{self.file}#L{self.first}" + (f"-L{self.last}" if self.last != self.first else "")
 
 
-class Fact(SourceFact, frozen=True, kw_only=True, gc=False):
+class MergedFact(SourceFact, frozen=True, kw_only=True, gc=False):
     """As its best source has it; `day` is the newest, and `outside` means in all of its sources."""
 
     key: str  # a digest of its words
@@ -176,7 +174,7 @@ _OWN = re.compile(r"^\W*(?:prefers?|likes?|loves?|hates?|dislikes?|enjoys?|uses|
 _I = re.compile(r"\b(?:i|i'm|my|me|we|our|ich|mein\w*|wir)\b|我|私")
 
 
-def is_of_owner(fact: Fact) -> bool:
+def is_of_owner(fact: MergedFact) -> bool:
     """Whether a preference without a name is the owner's: by its heading, without a subject, or with `I`."""
     small = fact.text.lower().replace("’", "'")
     if any(_UNDER[1][1].search(heading.lower()) for heading in fact.under) or _OWN.match(small):
@@ -184,7 +182,7 @@ def is_of_owner(fact: Fact) -> bool:
     return fact.by_owner and bool(_I.search(small))
 
 
-def kind_of(fact: Fact) -> Kind | None:
+def kind_of(fact: MergedFact) -> Kind | None:
     """The nearest heading decides; then the words."""
     if fact.path or fact.text.endswith(("?", "？")):
         return None

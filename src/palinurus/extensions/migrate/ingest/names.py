@@ -15,7 +15,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from palinurus.extensions.migrate.ingest.facts import Fact
+from palinurus.extensions.migrate.ingest.facts import MergedFact
 from palinurus.memory.terms import date_in_path
 
 LONGEST = 60
@@ -81,7 +81,7 @@ Customer Customers Project Session Memory Debugging Decision Rule Open Log
 _NOT_NAMES = frozenset(_NO_NAMES.split())
 
 
-def project_names(fact: Fact) -> Iterator[str]:
+def project_names(fact: MergedFact) -> Iterator[str]:
     for above, heading in zip(fact.under, fact.under[1:], strict=False):
         if _PROJECTS.fullmatch(above.strip("*_: ")) and len(heading) <= LONGEST:
             yield heading.strip("*_`: ")
@@ -128,7 +128,7 @@ def person_of_file(file: str) -> str:
     return match[1].replace("-", " ").title() if match else ""
 
 
-def clear_names(fact: Fact) -> Iterator[str]:
+def clear_names(fact: MergedFact) -> Iterator[str]:
     text = fact.text
     possible = [pattern for hints, pattern in _CLEAR if not hints or any(hint in text for hint in hints)]
     said = [match[1] for pattern in possible for match in pattern.finditer(text)]
@@ -186,13 +186,13 @@ class Names:
         """A project in upper or lower case; a person only as written."""
         return self._projects.get(word.casefold()) or self._people.get(word) or self._first.get(word)
 
-    def of(self, fact: Fact) -> list[Name]:
+    def of(self, fact: MergedFact) -> list[Name]:
         """The names in a fact, in order."""
         if fact.key not in self._of:
             self._of[fact.key] = self._found_in(fact)
         return self._of[fact.key]
 
-    def _found_in(self, fact: Fact) -> list[Name]:
+    def _found_in(self, fact: MergedFact) -> list[Name]:
         if fact.path:
             parts = fact.text.casefold().replace(".md", "").split("/")
             found = [name for part in parts if (name := self._projects.get(part))]
@@ -205,7 +205,7 @@ class Names:
         return list(dict.fromkeys(found))
 
 
-def find_names(facts: Iterable[Fact]) -> Names:
+def find_names(facts: Iterable[MergedFact]) -> Names:
     """The same facts give the same names in any order. Facts from outside are not used."""
     known, owning, plain = set[str](), set[str](), set[str]()
     acting: Counter[str] = Counter()
@@ -240,7 +240,7 @@ def slug(text: str) -> str:
     return re.sub(r"\W+|_+", "-", text.casefold()).strip("-")[:LONGEST].strip("-")
 
 
-def _is_about_owner(fact: Fact) -> bool:
+def _is_about_owner(fact: MergedFact) -> bool:
     """Whether it is from the file about the owner."""
     return any(cite.file.rpartition("/")[2].lower() == "user.md" for cite in fact.cites)
 

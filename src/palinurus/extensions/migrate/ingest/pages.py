@@ -26,7 +26,7 @@ from palinurus.domain.messages import OUTSIDE_MARK
 from palinurus.extensions.migrate.ingest.facts import (
     SIGNALS,
     Cite,
-    Fact,
+    MergedFact,
     SourceFact,
     is_of_owner,
     key_of,
@@ -55,11 +55,11 @@ class Page(Struct, frozen=True):
     path: str  # without `.md`
     kind: str
     title: str
-    facts: tuple[Fact, ...]  # the strongest signal first
+    facts: tuple[MergedFact, ...]  # the strongest signal first
     more: int = 0  # facts that did not fit
 
 
-def join_facts(sources: Mapping[str, KnownSource]) -> list[Fact]:
+def join_facts(sources: Mapping[str, KnownSource]) -> list[MergedFact]:
     """One fact for the same words from several sources, by path. The order of the sources does not matter."""
     days = [found.day for each in sources.values() if each.role == "daily" for found in each.found if found.day]
     newest = date.fromisoformat(max(days)) if days else None
@@ -73,9 +73,9 @@ def join_facts(sources: Mapping[str, KnownSource]) -> list[Fact]:
     return sorted(_without_echoes(facts), key=_order)
 
 
-def pages_of(facts: list[Fact]) -> tuple[list[Page], Names]:
+def pages_of(facts: list[MergedFact]) -> tuple[list[Page], Names]:
     names = find_names(facts)
-    gathered: dict[str, list[Fact]] = {}
+    gathered: dict[str, list[MergedFact]] = {}
     for fact in facts:
         for path in _places(fact, names):
             gathered.setdefault(path, []).append(fact)
@@ -84,7 +84,7 @@ def pages_of(facts: list[Fact]) -> tuple[list[Page], Names]:
     return [page for page in pages if page is not None], names
 
 
-def _page(path: str, facts: list[Fact], titles: Mapping[str, str]) -> Page | None:
+def _page(path: str, facts: list[MergedFact], titles: Mapping[str, str]) -> Page | None:
     folder, _, name = path.partition("/")
     said = [fact for fact in facts if not fact.path]
     if not said:  # a path alone is not enough for a page
@@ -95,7 +95,7 @@ def _page(path: str, facts: list[Fact], titles: Mapping[str, str]) -> Page | Non
     return Page(path, KINDS[folder], title, tuple(kept), len(facts) - len(kept))
 
 
-def _places(fact: Fact, names: Names) -> list[str]:
+def _places(fact: MergedFact, names: Names) -> list[str]:
     about = names.of(fact)
     places = [name.page for name in about]
     if fact.path:
@@ -113,24 +113,24 @@ def _places(fact: Fact, names: Names) -> list[str]:
     return places
 
 
-def _whose(fact: Fact, about: list[Name], names: Names) -> str:
+def _whose(fact: MergedFact, about: list[Name], names: Names) -> str:
     """The person with the preference: the one who is named, or else the owner."""
     owner = names.owner.slug if is_of_owner(fact) else ""
     return next((name.slug for name in about if name.kind == "person"), owner)
 
 
-def _topic(fact: Fact) -> str:
+def _topic(fact: MergedFact) -> str:
     for heading in reversed(fact.under):
         if not _DAY.search(heading) and not _NO_TOPIC.fullmatch(heading.strip("*_: ")) and slug(heading):
             return slug(heading)
     return "notes"
 
 
-def _topic_title(facts: list[Fact], name: str) -> str:
+def _topic_title(facts: list[MergedFact], name: str) -> str:
     return min((heading for fact in facts for heading in fact.under if slug(heading) == name), default="Notes")
 
 
-def _fact(key: str, places: list[tuple[Cite, SourceFact]]) -> Fact:
+def _fact(key: str, places: list[tuple[Cite, SourceFact]]) -> MergedFact:
     best = places[0][1]
     # Whether all sources have the same time in front.
     timed = all(found.text.startswith(best.text[:5]) for _, found in places)
@@ -142,10 +142,10 @@ def _fact(key: str, places: list[tuple[Cite, SourceFact]]) -> Fact:
         "outside": all(found.outside for _, found in places),
     }
     cites = tuple(dict.fromkeys(cite for cite, _ in places))[:MOST_SOURCES]
-    return Fact(**{**asdict(best), **joined}, key=key, cites=cites)
+    return MergedFact(**{**asdict(best), **joined}, key=key, cites=cites)
 
 
-def _without_echoes(facts: list[Fact]) -> list[Fact]:
+def _without_echoes(facts: list[MergedFact]) -> list[MergedFact]:
     """Without sentences of sessions that only repeat a note, with a few words before it."""
     noted = {" ".join(words_of(fact.text)) for fact in facts if fact.signal not in ("talk", "tools")}
 
@@ -155,7 +155,7 @@ def _without_echoes(facts: list[Fact]) -> list[Fact]:
     return [fact for fact in facts if fact.signal != "talk" or not repeats(words_of(fact.text))]
 
 
-def _order(fact: Fact) -> tuple[int, bool, int, Cite]:
+def _order(fact: MergedFact) -> tuple[int, bool, int, Cite]:
     """By signal; facts without a day first, then the newest; then by source."""
     cite = fact.cites[0]
     return cite.rank, bool(fact.day), -int(fact.day.replace("-", "") or 0), cite
@@ -260,7 +260,7 @@ def _add_links(text: str, here: str, names: Names, pages: Mapping[str, Page]) ->
     return "".join(parts)
 
 
-def _sources(fact: Fact) -> str:
+def _sources(fact: MergedFact) -> str:
     cites = [f"`{str(cite).replace('`', '')}`" for cite in fact.cites]
     more = f"{len(cites) - MOST_CITES} more" if len(cites) > MOST_CITES else ""
     return ", ".join(filter(None, (fact.day, *cites[:MOST_CITES], more, FROM_OUTSIDE if fact.outside else "")))

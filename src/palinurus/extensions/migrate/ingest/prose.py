@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from palinurus.domain.errors import BadRequest
 from palinurus.domain.messages import AssistantMessage, UserMessage
-from palinurus.extensions.migrate.ingest.facts import Fact, Redact
+from palinurus.extensions.migrate.ingest.facts import MergedFact, Redact
 from palinurus.extensions.migrate.ingest.pages import Page
 from palinurus.extensions.migrate.ingest.state import Prose
 from palinurus.ledger.usage import UsageRow
@@ -63,14 +63,14 @@ def is_of(prose: Prose | None, page: Page) -> bool:
     return prose is not None and bool(facts) and prose.of == digest_of(facts)
 
 
-def tellable(page: Page) -> list[tuple[int, Fact]]:
+def tellable(page: Page) -> list[tuple[int, MergedFact]]:
     """The facts that a text must use, with their numbers on the page; none when there are too few or too many."""
     facts = [(number, fact) for number, fact in enumerate(page.facts, 1) if not fact.outside and not fact.path]
     size = sum(len(fact.text) for _, fact in facts)
     return facts if LEAST_FACTS <= len(facts) <= MOST_FACTS and size <= MOST_CHARACTERS else []
 
 
-def digest_of(facts: Iterable[tuple[int, Fact]]) -> str:
+def digest_of(facts: Iterable[tuple[int, MergedFact]]) -> str:
     told = "\n".join(f"{number} {fact.text}" for number, fact in facts)
     return hashlib.sha256(told.encode("utf-8", "replace")).hexdigest()[:16]
 
@@ -91,7 +91,7 @@ async def write_prose(page: Page, ask: Ask, redact: Redact) -> ProseResult:
     return ProseResult(None, "refused", TRIES)
 
 
-def faults(text: str, title: str, facts: Sequence[tuple[int, Fact]], redact: Redact) -> list[str]:
+def faults(text: str, title: str, facts: Sequence[tuple[int, MergedFact]], redact: Redact) -> list[str]:
     """What is wrong with a text, for the model."""
     known = {number for number, _ in facts}
     cited = {int(each) for match in _REFERENCE.finditer(text) for each in match[1].split(",")}

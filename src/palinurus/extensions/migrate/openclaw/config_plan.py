@@ -130,6 +130,9 @@ class ConfigPlanner:
         """End it for reasons that need no other setting, or move the paths in it."""
         if setting.value is None or setting.value == {}:
             return setting.end("left", "it is empty")
+        if setting.into[0] == "plugins":  # also secrets: they are of programs that are not here
+            setting.source = setting.source[:1]
+            return setting.end("left", reason_unused(setting.source))
         if not self._keys and holds_secret(setting, self._redactor):
             return setting.end("secret", INLINE)
         if not _can_be_written(setting):

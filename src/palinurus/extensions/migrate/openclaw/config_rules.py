@@ -28,8 +28,8 @@ _UNUSED = "nothing here uses it yet"
 
 _SECTIONS = {
     **dict.fromkeys(("meta", "wizard", "update", "$schema"), "internal state of OpenClaw"),
-    "plugins": "there are no plugins here yet",
-    "browser": "there is no browser here yet",
+    "plugins": "plugins are chosen and installed here anew: `pal plugins install`",
+    "browser": "a browser is a plugin here, with settings of its own",
     "auth": "it orders stored keys; `--keys` imports both",
     "approvals": "allowed commands need approval again here",
     "secrets": "only files of secrets can be read here",

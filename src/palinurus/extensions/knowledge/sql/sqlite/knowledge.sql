@@ -35,7 +35,7 @@ INSERT INTO mentions (name, fact) VALUES (?, ?) ON CONFLICT DO NOTHING;
 
 -- mentioned --
 -- Every mention with its day and who else is in that fact, for the resolution of names.
-SELECT m.name, f.said_on, f.names FROM mentions m JOIN facts f ON f.number = m.fact ORDER BY f.said_on, f.number;
+SELECT m.name, f.said_on, f.names, f.text, f.origin FROM mentions m JOIN facts f ON f.number = m.fact ORDER BY f.said_on, f.number;
 
 -- forget_names --
 DELETE FROM names;

@@ -50,7 +50,7 @@ class Registration(Struct, frozen=True):
     hooks: dict[str, str] = {}  # name -> event
 
 
-class _Registered(Struct, frozen=True):
+class _FirstLine(Struct, frozen=True):
     registered: Registration | None = None
     failed: str = ""
 
@@ -92,7 +92,7 @@ class ChildProcess:
         async with asyncio.timeout(seconds):
             while (line := await self._line()) is not None:
                 try:
-                    said = msgspec.json.decode(line, type=_Registered)
+                    said = msgspec.json.decode(line, type=_FirstLine)
                 except msgspec.DecodeError:
                     noise.append(line)  # of Python itself, which could not start
                     continue
