@@ -166,6 +166,7 @@ class Extension(Struct, frozen=True):
     local: bool = False  # its operations are only for those on the machine: a gateway need not load it
     jobs: tuple[str, ...] = ()  # kinds that it does: it is loaded when one of these waits
     slash_commands: dict[str, tuple[str, str]] = {}  # "subagents" -> "/subagents [list]" and its line in /help
+    embedders: tuple[str, ...] = ()  # providers whose embedders it has
     memory_backends: dict[str, str] = {}  # "qmd" -> "module:open", a memory.backend.OpenBackend
     text_places: tuple[str, ...] = ()  # where places are declared that hold words: "module:name"
     hooks: tuple[str, ...] = ()  # events or families that it listens to, "*": all; it is loaded when one happens
@@ -318,10 +319,18 @@ EXTENSIONS = (
         "knowledge",
         "palinurus.extensions.knowledge",
         commands={
+            "memory bank": "Pages that reflection writes into `bank/`: what has changed, and back again.",
+            "memory beliefs": "What opinions add up to, and how sure that is.",
+            "memory proposals": "Lines for MEMORY.md that a reflection has proposed.",
+            "memory reflect": "Write the pages of the bank from the facts.",
             "memory recall": "Facts and lines of notes that answer a question.",
             "memory entities": "People, places and things that facts name.",
         },
-        operations=_in_family("memory", "recall entities entities.show entities.merge entities.split"),
+        operations=_in_family(
+            "memory",
+            "recall entities entities.show entities.merge entities.split beliefs reflect proposals proposals.accept"
+            " proposals.reject bank.diff bank.restore",
+        ),
         text_places=("palinurus.extensions.knowledge.text_places:PLACES",),
     ),
     Extension(
@@ -361,6 +370,11 @@ EXTENSIONS = (
         config={"palinurus.extensions.qmd.settings:QmdSettings": ("memory.qmd",)},
         memory_backends={"qmd": "palinurus.extensions.qmd.backend:open_qmd"},
         text_places=("palinurus.extensions.qmd.text_places:PLACES",),
+    ),
+    Extension(
+        "embedders",
+        "palinurus.extensions.embedders",
+        embedders=("openai", "gemini", "voyage", "mistral", "ollama", "openai-compatible"),
     ),
     Extension(
         "skill_registry",

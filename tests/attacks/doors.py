@@ -83,7 +83,7 @@ METHODS: dict[str, str] = {
         commands.list context.show delivery.get delivery.list health jobs.list logs.tail mcp.list mcp.prompt
         memory.collections.list
         memory.get
-        memory.entities memory.entities.show memory.recall
+        memory.bank.diff memory.beliefs memory.entities memory.entities.show memory.proposals memory.recall
         memory.said memory.search memory.status models.list models.status plugins.doctor
         plugins.info plugins.list plugins.lock route.explain runs.list runs.show
         sandbox.explain sessions.describe sessions.get sessions.list sessions.preview sessions.resolve sessions.search
@@ -94,7 +94,8 @@ METHODS: dict[str, str] = {
         workspace.read""",
     "write": """agent agent.stop chat.abort chat.send cron.disable cron.enable cron.pause
         cron.resume cron.run heartbeat.run heartbeat.wake delivery.drop delivery.retry jobs.drop jobs.retry
-        mcp.test memory.entities.merge memory.entities.split
+        mcp.test memory.bank.restore memory.entities.merge memory.entities.split
+        memory.proposals.accept memory.proposals.reject memory.reflect
         memory.index message.send models.test onboarding.look sandbox.test sessions.abort
         sessions.delete
         sessions.patch sessions.send skills.draft subagents.steer subagents.stop tools.invoke wake""",

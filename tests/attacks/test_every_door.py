@@ -13,6 +13,7 @@ from serving import Running, Visitor, request, running
 from starlette.routing import Route, WebSocketRoute
 
 from palinurus.config.home import Home
+from palinurus.gateway.http.app import LaterRoutes
 from palinurus.gateway.websocket.methods import Methods
 from palinurus.operations.scopes import SCOPES
 from palinurus.runtime.gateway import METHODS as OWN
@@ -45,6 +46,8 @@ async def test_every_route_is_written_down(served: Running) -> None:
 def _named(route: Any) -> list[str]:
     if isinstance(route, WebSocketRoute):
         return [f"WEBSOCKET {route.path}"]
+    if isinstance(route, LaterRoutes):
+        return [name for later in route._make() for name in _named(later)]
     assert isinstance(route, Route), f"{route} is neither a route nor a WebSocket: how is it guarded?"
     assert route.methods
     return [f"{verb} {route.path}" for verb in route.methods if verb != "HEAD"]

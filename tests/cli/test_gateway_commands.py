@@ -16,7 +16,7 @@ import pytest
 from called import Pal
 
 from palinurus.config.home import Home
-from support.behaviours import Hangs, Says
+from support.behaviours import Hangs, Says, Waits
 from support.wire import WireServer
 
 sys.path[:0] = [str(Path(__file__).parent.parent / "faults"), str(Path(__file__).parent.parent / "gateway")]
@@ -270,11 +270,14 @@ async def test_a_chat_hands_the_home_over_and_goes_on_as_a_client(place: PalHome
 async def test_what_runs_in_a_chat_is_finished_before_the_home_is_handed_over(place: PalHome, wire: WireServer) -> None:
     async with place.talking("chat") as chat:
         assert await chat.answer("first words") == "heard: first words"
-        wire.script.append(Says("a reply that takes its time", chunks=27, delay=0.2))
+        let_go = asyncio.Event()
+        wire.script.append(Waits(let_go, Says("a reply that takes its time")))
         await chat.say("a long question")
         await wire.until(lambda server: len(server.requests) == 2, PATIENCE)
-        async with gateway_of(place) as (talk, _):
-            assert "once it has finished 1 run(s)" in talk.complaints
+        async with place.talking("gateway", "run", "--port", "0") as talk:
+            await talk.until_complaint("once it has finished 1 run(s)")
+            let_go.set()
+            await talk.until(lambda said: said.startswith("pal gateway at "))
             await chat.until(lambda line: line.endswith("a reply that takes its time"))
             assert place.holder() == talk.pid
             assert await chat.answer("and on") == "heard: and on"

@@ -174,14 +174,38 @@ def test_a_scope_is_a_list_of_rules_and_ends_in_denial(place: Home, scope: Any, 
     assert Written(place, {"memory": {"search": {"scope": scope}}}).of().scope == rules
 
 
-@pytest.mark.parametrize("provider", ["openai", "gemini", "ollama", "local", "my-own"])
-def test_a_provider_that_we_do_not_have_is_told_in_one_line_and_replaced(place: Home, provider: str) -> None:
-    written = Written(place, {"agents": {"defaults": {"memorySearch": {"provider": provider, "model": "m"}}}})
-    (warning,) = written.loaded.warnings
-    assert "memorySearch.provider" in warning
-    assert provider in warning
-    assert "palinurus.json:1" in warning
-    assert written.of().embedder == "embedded"
+@pytest.mark.parametrize(
+    ("search", "embedders"),
+    [
+        ({"provider": "openai"}, ("openai", "embedded")),
+        ({"provider": "OpenAI", "model": "text-embedding-3-large"}, ("openai/text-embedding-3-large", "embedded")),
+        ({"provider": "gemini", "fallback": "none"}, ("gemini",)),
+        ({"provider": "my-own", "model": "a/B", "fallback": ["voyage/voyage-4", "local"]},
+         ("my-own/a/B", "voyage/voyage-4", "local")),
+        ({"provider": "openclaw"}, ("openai", "gemini", "local")),
+        ({"provider": "openclaw", "fallback": "none"}, ("openai",)),
+        ({"provider": "none", "fallback": "openai"}, ()),
+        ({"model": "m"}, ("embedded",)),
+        ({"provider": "auto", "fallback": "openai"}, ("embedded", "openai")),
+    ],
+)  # fmt: skip
+def test_who_makes_vectors_in_order(place: Home, search: dict[str, Any], embedders: tuple[str, ...]) -> None:
+    written = Written(place, {"agents": {"defaults": {"memorySearch": search}}})
+    assert written.loaded.warnings == ()
+    assert written.of().embedders == embedders
+
+
+def test_the_remote_embedder_is_named_as_openclaw_names_it(place: Home) -> None:
+    batch = {"enabled": True, "wait": True, "concurrency": 2, "pollIntervalMs": 2000, "timeoutMinutes": 60}
+    remote = {"baseUrl": "http://127.0.0.1:9/v1", "apiKey": "k-1234567", "headers": {"X-A": "b"}, "batch": batch}
+    search = {"provider": "openai", "remote": remote, "local": {"modelPath": "/m.gguf"}, "outputDimensionality": 256}
+    written = Written(place, {"agents": {"defaults": {"memorySearch": search}}})
+    assert written.loaded.warnings == ()
+    options = written.of().embedding
+    assert (options.base_url, options.api_key, options.headers) == (remote["baseUrl"], "k-1234567", {"X-A": "b"})
+    assert (options.batch.enabled, options.batch.poll_seconds, options.batch.timeout_minutes) == (True, 2.0, 60)
+    assert (options.model_path, options.dimensions) == ("/m.gguf", 256)
+    assert "k-1234567" in written.loaded.secrets
 
 
 @pytest.mark.parametrize(

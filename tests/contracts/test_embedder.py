@@ -1,4 +1,6 @@
-"""The contract of embedders, kept by the fakes that we ship and by the embedded model with its real weights."""
+"""The contract of embedders, kept by the fakes that we ship, by the embedded model with its real weights, and by the
+remote ones over loopback servers that speak as the services do.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,14 @@ import asyncio
 import math
 import struct
 from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 
 import pytest
 
 from palinurus.memory.embedder import Embedder, check_vectors
 from palinurus.memory.embedders.embedded import EmbeddedModel
 from palinurus.testing.fakes import HashingEmbedder, Mood, MoodyEmbedder, TokenEmbedder
+from support.embedding_server import EmbeddingServer, remote
 
 MAKERS: dict[str, Callable[[], Embedder]] = {
     "hashing": HashingEmbedder,
@@ -19,6 +23,7 @@ MAKERS: dict[str, Callable[[], Embedder]] = {
     "tokens": TokenEmbedder,
     "embedded": EmbeddedModel,
 }
+REMOTE = ("openai", "gemini", "voyage", "mistral", "ollama", "openai-compatible")
 ODD = [
     "",
     " ",
@@ -33,10 +38,12 @@ ODD = [
 ]
 
 
-@pytest.fixture(params=["hashing", "moody", "tokens", pytest.param("embedded", marks=pytest.mark.slow)])
+@pytest.fixture(params=["hashing", "moody", "tokens", *REMOTE, pytest.param("embedded", marks=pytest.mark.slow)])
 async def embedder(request: pytest.FixtureRequest) -> AsyncIterator[Embedder]:
-    made = MAKERS[request.param]()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(60), AsyncExitStack() as stack:
+        made = MAKERS[request.param]() if request.param in MAKERS else None
+        if made is None:
+            made = remote(request.param, await stack.enter_async_context(EmbeddingServer()))
         yield made
         await made.close()
 
@@ -63,7 +70,8 @@ async def test_nothing_gives_nothing(embedder: Embedder) -> None:
 
 @pytest.mark.parametrize("text", ODD, ids=[repr(text[:8]) for text in ODD])
 async def test_any_text_gets_a_vector(embedder: Embedder, text: str) -> None:
-    check_vectors(embedder.space, [*await embedder.embed([text]), await embedder.embed_query(text)], 2)
+    vectors = [*await embedder.embed([text]), await embedder.embed_query(text)]
+    check_vectors(embedder.space, vectors, 2)
 
 
 async def test_a_question_is_nearer_to_what_it_asks_about(embedder: Embedder) -> None:

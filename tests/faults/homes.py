@@ -95,6 +95,11 @@ class Talk:
         except TimeoutError:
             raise AssertionError(f"never said: {self.heard[-3:]} {self.complaints}") from None
 
+    async def until_complaint(self, text: str) -> None:
+        """It has said this on standard error."""
+        async with asyncio.timeout(PATIENCE), self._news:
+            await self._news.wait_for(lambda: text in self.complaints)
+
     async def answer(self, line: str) -> str:
         """Say a line and wait for the next one in return."""
         before = len(self.heard)
@@ -139,7 +144,9 @@ class Talk:
     async def _hear_complaints(self) -> None:
         assert self.process.stderr is not None
         while line := await self.process.stderr.readline():
-            self.complaints += line.decode()
+            async with self._news:
+                self.complaints += line.decode()
+                self._news.notify_all()
 
 
 @contextmanager

@@ -33,7 +33,7 @@ class TestBuiltin(BackendContract):
 
 
 class TestQmdStandIn(BackendContract):
-    """A stand-in with qmd's commands and output; tests/real/test_qmd.py has the real one."""
+    """A stand-in with qmd's commands and output; tests/real/test_real_qmd.py has the real one."""
 
     config: ClassVar = {"memory": {"qmd": {"command": program()}}}
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+import palinurus.extensions.knowledge.store  # noqa: F401  # declares its tables
 from palinurus.domain.errors import StorageDamaged, StorageReadOnly
 from palinurus.domain.keys import SessionKey
 from palinurus.memory import store as memory_store
@@ -169,12 +170,16 @@ async def test_entries_that_were_said_before_their_ids_had_a_table_are_all_there
 
 
 def test_migrations_are_numbered_without_a_gap() -> None:
-    for series in (each for file in ("home", "memory", "transcripts") for each in series_of(file)):
+    for series in (each for file in ("home", "knowledge", "memory", "transcripts") for each in series_of(file)):
         steps = steps_in(series)
         assert [number for number, _, _ in steps] == list(range(1, len(steps) + 1))
 
 
-@pytest.mark.parametrize("path", sorted(SOURCE.glob("**/sql/sqlite/*.sql")), ids=lambda path: path.stem)
+QUERIES = sorted(path for path in SOURCE.glob("**/sql/sqlite/*.sql") if path.stem != "memory_export")
+# That one makes a database of its own.
+
+
+@pytest.mark.parametrize("path", QUERIES, ids=lambda path: path.stem)
 async def test_every_query_has_a_name_of_its_own_and_is_good_sql(path: Path, tmp_path: Path) -> None:
     names = _NAME.findall(path.read_text())
     assert len(names) == len(set(names))

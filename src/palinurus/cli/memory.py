@@ -71,6 +71,8 @@ def freshness_line(answer: SearchAnswer) -> str:
     if fresh.vectors != "off" or fresh.embedded:
         share = f" ({fresh.embedded:,} of {fresh.pieces:,})" if fresh.vectors == "partial" else ""
         parts.append(f"vectors {fresh.vectors}{share}")
+    if answer.fallback:
+        parts.append(f"{answer.provider} instead of {answer.fallback.from_}")
     if answer.took_ms:
         parts.append(f"{answer.took_ms:.0f} ms")
     line = ", ".join(parts)
@@ -115,6 +117,7 @@ def status_text(status: MemoryStatus) -> str:
         ("chunks", f"{status.pieces:,} in {status.passages:,} passages"),
         ("size", f"{_size(status.text_bytes)} of text, {_size(status.index_bytes)} of index{times}"),
         ("vectors", _vectors(status)),
+        ("fallback", f"{status.provider} instead of {each.from_}: {each.reason}" if (each := status.fallback) else ""),
         ("watching", "yes" if status.watching else "no; every search checks the files"),
         ("index", status.index_path),
     ]

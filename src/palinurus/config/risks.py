@@ -63,6 +63,7 @@ _OF_AGENTS = (
     *_OF_TOOLS,
     *_risks(PROGRAM, "runtime cliBackends"),
     *_risks(_READ, "memory.search.extraPaths memorySearch.extraPaths"),
+    *_risks(ADDRESS, "memory.search.remote.baseUrl memorySearch.remote.baseUrl", may_go=True),
 )
 _OF_CHANNELS = tuple(
     Risk(f"{place}.{key}", "it lets anybody speak to an agent", by_call=False, only=only)
@@ -94,6 +95,7 @@ RISKS = (
     *_risks(_ISOLATION, "skills.entries.*.sandboxEnv", by_call=False),
     Risk("logging", "it decides which file is written to"),
     *_risks(_READ, "memory.search.extraPaths memory.qmd.paths"),
+    *_risks(ADDRESS, "memory.search.remote.baseUrl", may_go=True),
     *_risks(PROGRAM, "memory.qmd.command", may_go=True),
     *(replace(risk, place=f"{agent}.{risk.place}") for agent in AGENTS for risk in _OF_AGENTS),
 )

@@ -29,6 +29,9 @@ class Agents(Protocol):
 
     def get(self, agent_id: str) -> Agent: ...
 
+    def redact(self, text: str) -> str:
+        """The text without the secrets of the home."""
+
     def queue(self, channel: str) -> QueueSettings:
         """The queue settings for messages of this channel that arrive while their session is busy."""
 

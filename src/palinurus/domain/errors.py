@@ -169,7 +169,17 @@ class AddressRefused(WebError):
 
 
 class EmbedderError(PalinurusError):
-    """Texts could not be embedded: search then uses keywords only and reports it."""
+    """Texts could not be embedded: search then uses keywords only and reports it.
+
+    `lasting`: repeating it cannot help, such as without a key. `retry_after`: seconds, if the embedder has named them.
+    """
+
+    def __init__(
+        self, message: str, *, hint: str = "", lasting: bool = False, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.lasting = lasting
+        self.retry_after = retry_after
 
 
 class BackendError(PalinurusError):

@@ -47,6 +47,13 @@ class IndexFreshness(Struct, frozen=True, rename="camel", omit_defaults=True):
         return self.state == "fresh" and self.vectors in ("complete", "off") and not self.why
 
 
+class EmbedderFallback(Struct, frozen=True, rename={"from_": "from"}):
+    """Another embedder than the first one makes vectors."""
+
+    from_: str  # the provider that does not work
+    reason: str
+
+
 class SearchAnswer(Struct, frozen=True, rename="camel", omit_defaults=True):
     results: tuple[SearchResult, ...]
     freshness: IndexFreshness
@@ -55,6 +62,9 @@ class SearchAnswer(Struct, frozen=True, rename="camel", omit_defaults=True):
     left_out: int = 0  # results that exceeded the budget
     refused: str = ""  # why this session gets nothing
     backend: str = ""  # who answered, where the config names another backend than the builtin one
+    provider: str = ""  # who embedded the question; empty: it was searched by words alone
+    model: str = ""
+    fallback: EmbedderFallback | None = None
 
 
 class Progress(Struct, frozen=True):
@@ -119,6 +129,9 @@ class MemoryStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     embedder: str  # space id; empty: none
     embedded: int = 0
     to_embed: int = 0
+    provider: str = ""  # of the space that is searched; without one, of the one that will be
+    model: str = ""
+    fallback: EmbedderFallback | None = None
     shadow: str = ""  # a space that is being filled and not searched yet
     shadow_embedded: int = 0
     differences: tuple[Difference, ...] = ()  # by stamps; with `deep` by reading every file

@@ -19,7 +19,7 @@ from msgspec import Struct
 from palinurus.domain.errors import BadRequest, NotFound, OutsideWorkspace, PalinurusError, WorkspaceError
 from palinurus.domain.messages import OUTSIDE_MARK, Origin
 from palinurus.domain.tool import ToolOutput, ToolRun
-from palinurus.memory.answer import IndexFreshness, SearchResult
+from palinurus.memory.answer import EmbedderFallback, IndexFreshness, SearchResult
 from palinurus.memory.chunk import lines_of
 from palinurus.memory.document import MEMORY, SESSIONS, is_conversation
 from palinurus.memory.question import Question, cites, why_not
@@ -204,6 +204,9 @@ class SearchOutput(Struct, frozen=True, rename="camel", omit_defaults=True):
     left_out: int = 0  # results that exceeded the budget
     freshness: IndexFreshness | None = None  # only when something is missing
     refused: str = ""
+    provider: str = ""  # who embedded the question; empty: it was searched by words alone
+    model: str = ""
+    fallback: EmbedderFallback | None = None
 
 
 WorkspaceOrigins = tuple[Boundary, FileOrigins]
@@ -223,7 +226,8 @@ async def answer_search(
     answer = await memory.search(Question(query, budget, least or None, cite=cites(memory.settings, run.key)))
     results = (msgspec.structs.replace(each, score=round(each.score, 3), factors=()) for each in answer.results)
     freshness = None if answer.freshness.is_good else answer.freshness
-    output = SearchOutput(tuple(results), answer.left_out, freshness, answer.refused)
+    by = answer.provider, answer.model, answer.fallback
+    output = SearchOutput(tuple(results), answer.left_out, freshness, answer.refused, *by)
     return _json(output, await _outside_sources(memory, workspace, answer.results))
 
 

@@ -18,7 +18,7 @@ import msgspec
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import PalinurusError, StorageError
 from palinurus.memory.answer import IndexExport, MemoryStatus, OnProgress, SearchAnswer, SyncReport
-from palinurus.memory.embedder import Embedder
+from palinurus.memory.embedder import Embedder, EmbedderChain, Space
 from palinurus.memory.fill import VectorFiller
 from palinurus.memory.index import MemoryIndex
 from palinurus.memory.question import Question
@@ -115,7 +115,7 @@ class Memory:
         settings: MemorySettings,
         store: MemoryStore,
         index: MemoryIndex,
-        embedder: Embedder | None,
+        embedder: Embedder | EmbedderChain | None,
         clock: Clock,
         watcher: Watcher | None = None,
     ) -> None:
@@ -124,11 +124,16 @@ class Memory:
         self._store = store
         self._index = index
         self._watcher = watcher
-        self._search = MemorySearch(index, store, embedder, settings, clock)
+        self._search = MemorySearch(index, store, embedder, settings, clock, self._nudge)
         self._filler = VectorFiller(store, embedder, share=settings.embed_share) if embedder else None
         self._listeners: list[OnSync] = []
         self._keeping_up: asyncio.Task[None] | None = None
         self._closed = False
+
+    @property
+    def serving(self) -> Embedder | None:
+        """The embedder that makes vectors."""
+        return self.embedder.serving if isinstance(self.embedder, EmbedderChain) else self.embedder
 
     @property
     def builtin(self) -> Memory:
@@ -171,10 +176,14 @@ class Memory:
         return await self._index.read_conversation(path)
 
     async def status(self, *, deep: bool = False) -> MemoryStatus:
-        status = await self._index.status(deep=deep, space=self.embedder.space if self.embedder else None)
+        status = await self._index.status(deep=deep, space=self.serving.space if self.serving else None)
         watching = self._watcher is not None and self._watcher.watching
         trouble = status.trouble or (self._filler.trouble if self._filler else "")
-        return msgspec.structs.replace(status, watching=watching, trouble=trouble)
+        made = self.serving.space if self.serving else None
+        used = Space.read(status.embedder) if status.embedder and made else made
+        named = {"provider": used.provider, "model": used.model} if used else {"provider": "none"}
+        fallback = self.embedder.fallback if isinstance(self.embedder, EmbedderChain) else None
+        return msgspec.structs.replace(status, watching=watching, trouble=trouble, fallback=fallback, **named)
 
     def listen(self, on_sync: OnSync) -> Callable[[], None]:
         """Calls `on_sync` for each indexed change; returns a function that stops it."""
@@ -231,5 +240,8 @@ class Memory:
     def _tell(self, report: SyncReport) -> None:
         for listener in list(self._listeners):
             listener(report)
+        self._nudge()
+
+    def _nudge(self) -> None:
         if self._filler is not None:
             self._filler.nudge()

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 from functools import lru_cache, partial
 from time import perf_counter
@@ -28,7 +28,7 @@ from palinurus.domain.errors import EmbedderError, StorageDamaged, StorageError
 from palinurus.domain.messages import OUTSIDE_MARK
 from palinurus.memory.answer import IndexFreshness, SearchAnswer, SearchResult
 from palinurus.memory.document import CandidateSet, WordQuery
-from palinurus.memory.embedder import Embedder, check_vectors
+from palinurus.memory.embedder import Embedder, EmbedderChain, Space, check_vectors
 from palinurus.memory.question import MAX_QUERY, Question
 from palinurus.memory.rank import RankedCandidate, rank
 from palinurus.memory.settings import MemorySettings, SearchLimits
@@ -138,6 +138,7 @@ def citation(path: str, start_line: int, end_line: int) -> str:
 log = logging.getLogger(__name__)
 EMBEDDING_SHARE, LOOK_SECONDS = 0.5, 1.0  # the embedder has all of the time but a second, at least half
 SWEEP_SHARE = 0.6
+NOBODY_ASKED = "searched by words alone: the vectors of the embedder that the config names now are not complete yet"
 MUCH = 200_000  # characters of candidates above which ranking runs in a thread
 
 
@@ -147,6 +148,7 @@ class _Vector(msgspec.Struct, frozen=True):
     value: bytes | None
     state: str = ""  # if there is none: off | down
     why: str = ""
+    space: Space | None = None
 
 
 class _ParsedQuestion(msgspec.Struct, frozen=True):
@@ -163,9 +165,10 @@ class _ParsedQuestion(msgspec.Struct, frozen=True):
 class MemorySearch(msgspec.Struct, frozen=True, eq=False):
     index: MemoryIndex
     store: MemoryStore
-    embedder: Embedder | None
+    embedder: Embedder | EmbedderChain | None
     settings: MemorySettings
     clock: Clock
+    moved_on: Callable[[], None] = lambda: None  # called when another embedder is to make the vectors
 
     async def ask(self, question: Question) -> SearchAnswer:
         """Any text is a question. Raises only storage errors."""
@@ -213,22 +216,31 @@ class MemorySearch(msgspec.Struct, frozen=True, eq=False):
     async def _answered(
         self, asked: _ParsedQuestion, vector: _Vector, fresh: IndexFreshness, started: float
     ) -> SearchAnswer:
-        looked = await self._look(asked, vector.value)
+        looked = await self._look(asked, vector)
+        if vector.value is not None and not looked.embedded and isinstance(self.embedder, EmbedderChain):
+            # Another space may have taken over since the question was embedded.
+            left = asked.question.budget.seconds - (perf_counter() - started)
+            vector = await self._embedded(asked.text, asked.question, within=max(left, 0.0), unless=vector)
+            looked = await self._look(asked, vector)
         by_vector = vector.value is not None and looked.embedded > 0
         much = sum(len(each.text) for each in looked.candidates) > MUCH
         work = partial(self._judged, asked, looked, by_vector=by_vector)
         results, left_out = await asyncio.to_thread(work) if much else work()
         freshness, mode = _with_vectors(fresh, looked, vector), "hybrid" if by_vector else "keyword"
         took_ms = round((perf_counter() - started) * 1000, 3)
-        return SearchAnswer(tuple(results), freshness, mode, took_ms, left_out)
+        answer = SearchAnswer(tuple(results), freshness, mode, took_ms, left_out)
+        if vector.space is None or not by_vector:
+            return answer
+        fallback = self.embedder.fallback if isinstance(self.embedder, EmbedderChain) else None
+        provider, model = vector.space.provider, vector.space.model
+        return msgspec.structs.replace(answer, provider=provider, model=model, fallback=fallback)
 
-    async def _look(self, asked: _ParsedQuestion, vector: bytes | None) -> CandidateSet:
-        space = self.embedder.space if self.embedder and vector else None
-        limit = self.settings.ranking.candidates
-        looked = await self.store.look(asked.wide, vector, space, limit=limit, sources=asked.question.sources)
+    async def _look(self, asked: _ParsedQuestion, vector: _Vector) -> CandidateSet:
+        limit, sources = self.settings.ranking.candidates, asked.question.sources
+        looked = await self.store.look(asked.wide, vector.value, vector.space, limit=limit, sources=sources)
         # Sources that were removed from the config may still be in an index that there was no time to compare.
-        sources = {*self.settings.sources, *(each.name for each in self.settings.collections)}
-        allowed = tuple(each for each in looked.candidates if each.ref.source in sources)
+        known = {*self.settings.sources, *(each.name for each in self.settings.collections)}
+        allowed = tuple(each for each in looked.candidates if each.ref.source in known)
         frequencies = looked.frequencies[: len(asked.words.words)]
         return msgspec.structs.replace(looked, candidates=allowed, frequencies=frequencies)
 
@@ -248,20 +260,42 @@ class MemorySearch(msgspec.Struct, frozen=True, eq=False):
             return [result for _, result in chosen], left_out
         return [msgspec.structs.replace(result, factors=order.factors(one)) for one, result in chosen], left_out
 
-    async def _embedded(self, text: str, question: Question) -> _Vector:
+    async def _embedded(
+        self, text: str, question: Question, *, within: float | None = None, unless: _Vector | None = None
+    ) -> _Vector:
+        """`unless`: the vector that there is, if it is of the embedder that would be asked."""
         if self.embedder is None or question.keyword_only or not text:
             return _Vector(None, "off")
         whole = question.budget.seconds
-        seconds = max(whole * EMBEDDING_SHARE, whole - LOOK_SECONDS)
+        seconds = max(whole * EMBEDDING_SHARE, whole - LOOK_SECONDS) if within is None else within
+        embedder: Embedder | None = None
         try:
             async with asyncio.timeout(seconds):
-                vector = await self.embedder.embed_query(text)
-            check_vectors(self.embedder.space, [vector], 1)
-            return _Vector(vector)
+                embedder = await self._asked()
+                if embedder is None:
+                    return _Vector(None, "down", NOBODY_ASKED)
+                if unless is not None and embedder.space == unless.space:
+                    return unless
+                vector = await embedder.embed_query(text)
+            check_vectors(embedder.space, [vector], 1)
+            return _Vector(vector, space=embedder.space)
         except TimeoutError:
-            return _Vector(None, "down", f"the embedder did not answer within {seconds:g} s: searched by words alone")
+            said = f"the embedder did not answer within {seconds:g} s"
+            self._note(embedder, EmbedderError(said))
+            return _Vector(None, "down", f"{said}: searched by words alone")
         except EmbedderError as error:
+            self._note(embedder, error)
             return _Vector(None, "down", f"searched by words alone: {error}")
+
+    def _note(self, embedder: Embedder | None, error: EmbedderError) -> None:
+        if isinstance(self.embedder, EmbedderChain) and embedder is not None and self.embedder.failed(embedder, error):
+            self.moved_on()
+
+    async def _asked(self) -> Embedder | None:
+        """Whoever embeds questions in the space that is searched."""
+        if not isinstance(self.embedder, EmbedderChain):
+            return self.embedder
+        return self.embedder.of_space(await self.store.space_in_use())
 
 
 def _clean(query: str) -> str:

@@ -18,9 +18,10 @@ from msgspec.structs import replace
 from palinurus.config.agents import agent_settings
 from palinurus.config.home import Home
 from palinurus.config.load import Config
-from palinurus.config.section import HERE, Option, OptionForm, Section, build, dig, option, seconds
+from palinurus.config.section import HERE, Option, OptionForm, Secret, Section, build, dig, option, seconds
 
 EMBEDDED, NOBODY = "embedded", "none"
+OPENCLAW_CHAIN = ("openclaw", "openai", "gemini", "local")  # the order of OpenClaw's documents, under its name
 BUILTIN = "builtin"
 _OF_CORE = ("", BUILTIN, "memory-core")  # OpenClaw's name for the slot's own plugin
 ALL_MARKDOWN = "**/*.md"
@@ -43,18 +44,25 @@ def _share(about: str, key: str) -> Option:
     return option(about, key, ge=0, le=1)
 
 
-def _odd_provider(said: str) -> str:
-    name = said.strip().lower()
-    known = name in ("", "auto", EMBEDDED, NOBODY)
-    return "" if known else f"{name} makes no vectors here yet; the embedded model does"
-
-
 def _odd_sources(said: Sequence[str]) -> str:
     odd = next((each for each in said if each not in RESERVED), None)
     return "" if odd is None else f"there is no source {odd!r}; there are memory and sessions"
 
 
-_PROVIDER = OptionForm(str, lambda said: NOBODY if said.strip().lower() == NOBODY else EMBEDDED, str)
+def _provider(said: str) -> str:
+    name = said.strip().lower()
+    return EMBEDDED if name in ("", "auto") else name
+
+
+def _names(said: str | Sequence[str]) -> tuple[str, ...]:
+    """Model names keep their case: they stand behind a slash."""
+    each = [said] if isinstance(said, str) else said
+    split = [name.strip().partition("/") for name in each]
+    return tuple(_provider(name) + slash + model for name, slash, model in split)
+
+
+_PROVIDER = OptionForm(str, _provider, str)
+_FALLBACK = OptionForm(str | tuple[str, ...], _names, list)
 _SOURCES = OptionForm(
     tuple[str, ...], lambda said: tuple(dict.fromkeys(each for each in said if each in RESERVED)), lambda value: value
 )
@@ -198,12 +206,55 @@ class Sync(Section, frozen=True):
     ] = None
 
 
+class BatchOptions(Section, frozen=True):
+    foreign: ClassVar = {"": "wait concurrency"}
+
+    enabled: Annotated[
+        bool, option("Whether a large first index is embedded by OpenAI's Batch API: half the price, within a day.")
+    ] = False
+    poll_seconds: Annotated[
+        float, _milliseconds("Milliseconds between two looks at a batch.", "pollIntervalMs", 100, 3_600_000)
+    ] = 60.0
+    least: Annotated[int, option("Fewer missing vectors than this are asked for directly.", ge=1)] = 2_000
+    timeout_minutes: Annotated[float, option("After this a batch is given up.", ge=1, le=10_000)] = 1_500.0
+
+
+class EmbedderOptions(Section, frozen=True):
+    """The embedder that `provider` names. Its fallbacks have the addresses and keys of `models.providers`."""
+
+    foreign: ClassVar = {"remote": "nonBatchConcurrency", "local": "modelCacheDir contextSize"}
+
+    base_url: Annotated[
+        str | None, option("Address of its API. Unset: the provider's own.", "remote.baseUrl", longest=4096)
+    ] = None
+    api_key: Annotated[
+        Secret | None,
+        option(
+            "Its key. Unset: the provider's stored key, which is sent to the provider's own address only.",
+            "remote.apiKey",
+        ),
+    ] = None
+    headers: Annotated[dict[str, Secret], option("HTTP headers sent with every request.", "remote.headers")] = {}
+    batch: Annotated[BatchOptions, option("OpenAI's Batch API.", "remote.batch")] = BatchOptions()
+    tokens_per_day: Annotated[
+        int | None,
+        option("Tokens (estimated) that may be sent in a day. Unset: no limit.", "remote.tokensPerDay", ge=0),
+    ] = None
+    dimensions: Annotated[
+        int | None,
+        option("Numbers in a vector, where the model has a choice.", "outputDimensionality", ge=8, le=8_192),
+    ] = None
+    model_path: Annotated[
+        str | None, option("A GGUF file, for the provider local.", "local.modelPath", longest=4096)
+    ] = None
+
+
 class MemorySettings(Section, frozen=True):
     """What is indexed and how it is searched."""
 
     foreign: ClassVar = {
-        "": """cache experimental fallback inputType documentInputType queryInputType local model multimodal
-        outputDimensionality qmd rememberAcrossConversations remote store""",
+        "": """cache experimental inputType documentInputType queryInputType multimodal qmd
+        rememberAcrossConversations store""",
         "chunking": "overlap",
         "query.hybrid": "enabled candidateMultiplier",
     }
@@ -222,13 +273,23 @@ class MemorySettings(Section, frozen=True):
     embedder: Annotated[
         str,
         option(
-            "Who makes vectors: embedded (auto means it too) or none, for words alone. For OpenClaw's other providers"
-            " the embedded one steps in.",
+            "Who makes vectors: embedded (auto means it too), none (words alone), or one to which texts are sent:"
+            " openai, gemini, voyage, mistral, ollama, openai-compatible, a provider of models.providers; local: a GGUF"
+            " file of yours. openclaw: openai, then gemini, then local.",
             "provider",
             form=_PROVIDER,
-            odd=_odd_provider,
         ),
     ] = EMBEDDED
+    model: Annotated[str, option("The embedder's model. Unset: the usual one of the provider.", longest=200)] = ""
+    fallback: Annotated[
+        tuple[str, ...] | None,
+        option(
+            "Who makes vectors while the provider does not work: one or a list, each a provider or provider/model;"
+            " none: words alone. Unset: embedded.",
+            form=_FALLBACK,
+        ),
+    ] = None
+    embedding: Annotated[EmbedderOptions, option("", HERE)] = EmbedderOptions()
     embed_share: Annotated[float, option("Share of one core for computing vectors in the background.", gt=0, le=1)] = (
         0.5
     )
@@ -242,6 +303,15 @@ class MemorySettings(Section, frozen=True):
         option("Whether the best snippets are added to each message automatically.", "recall.enabled", form=_ON_OFF),
     ] = "off"
     recall_characters: Annotated[int, option("Characters of them in all.", "recall.maxChars", ge=40, le=20_000)] = 1_200
+
+    @property
+    def embedders(self) -> tuple[str, ...]:
+        """Who makes vectors, in order, each as provider or provider/model; empty: nobody."""
+        first, fallback = self.embedder, self.fallback
+        if first == OPENCLAW_CHAIN[0]:
+            first, fallback = OPENCLAW_CHAIN[1], OPENCLAW_CHAIN[2:] if fallback is None else fallback
+        named = (first if not self.model or first == EMBEDDED else f"{first}/{self.model}", *(fallback or (EMBEDDED,)))
+        return () if first == NOBODY else tuple(dict.fromkeys(each for each in named if each != NOBODY))
 
 
 class MemoryChoices(Section, frozen=True):

@@ -111,12 +111,12 @@ class MemoryStore:
         await self._write(lambda tx: _put_vectors(tx, space, packed))
         await self._checkpoint(len(packed))
 
-    async def use_space(self, space: Space | None) -> None:
-        """Searches in this space from now on, and in no other; vectors of others may be dropped later.
+    async def use_space(self, space: Space | None, *, kept: Sequence[Space] = ()) -> None:
+        """Searches in this space from now on, and in no other; the vectors of others are dropped, but for those `kept`.
 
         Until then a space that is being filled is a shadow: `look` still uses the old one.
         """
-        await self._write(lambda tx: _use_space(tx, space))
+        await self._write(lambda tx: _use_space(tx, space, kept))
         self._looker.forget_vectors()
         self._filled = {}
 
@@ -307,13 +307,13 @@ def _put_vectors(tx: Transaction, space: Space, packed: dict[int, tuple[bytes, b
         tx.run("memory.add_signs", space=number)
 
 
-def _use_space(tx: Transaction, space: Space | None) -> None:
+def _use_space(tx: Transaction, space: Space | None, kept: Sequence[Space]) -> None:
     """Sets the space in use. Vectors of no space in use stay for later."""
     tx.run("memory.drop_signs")
     if space is None:
         tx.run("memory.use_space", name="")
         return
-    tx.run("memory.drop_other_spaces", name=space.id)
+    tx.run("memory.drop_other_spaces", names=json.dumps([each.id for each in (space, *kept)]))
     tx.run("memory.add_space", name=space.id, dimensions=space.dimensions)
     tx.run("memory.use_space", name=space.id)
     load_comparison(tx)

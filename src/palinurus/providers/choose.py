@@ -133,6 +133,7 @@ KNOWN: tuple[KnownProvider, ...] = (
     KnownProvider("ollama", "http://127.0.0.1:11434/v1"),
     KnownProvider("lmstudio", "http://127.0.0.1:1234/v1"),
 )
+EMBEDDING_KEYS = {"voyage": "VOYAGE_API_KEY"}  # of providers that have no chat models
 LOCAL_NAMES = {"ollama": "Ollama", "lmstudio": "LM Studio"}
 
 # Models of a server that cannot chat.
@@ -169,7 +170,8 @@ def wire_at(choice: ReachableModel, base_url: str) -> str:
 
 def key_variables(env: Mapping[str, str]) -> dict[str, str]:
     """For each known provider the variable that holds its key, if set."""
-    return {known.id: found for known in KNOWN if (found := known.key_found(env))}
+    found = {known.id: found for known in KNOWN if (found := known.key_found(env))}
+    return found | {provider: name for provider, name in EMBEDDING_KEYS.items() if env.get(name, "").strip()}
 
 
 async def choose_model(

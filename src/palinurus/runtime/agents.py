@@ -178,13 +178,35 @@ class ConfiguredAgents:
 
     @cached_property
     def memories(self) -> Memories:
-        from palinurus.runtime.memory import BackendSource, Memories
+        from palinurus.runtime.memory import BackendSource, EmbedderSource, Memories
 
         folder, services = self.home.root / "derived" / "memory", self.services
-        backends = BackendSource(LOADED.find_memory_backend, services.env, self.redact)
         return Memories(
-            folder, self._remembering, services.sessions, services.clock, readonly=services.readonly, backends=backends
+            folder,
+            self._remembering,
+            services.sessions,
+            services.clock,
+            readonly=services.readonly,
+            backends=BackendSource(LOADED.find_memory_backend, services.env, self.redact),
+            embedders=EmbedderSource(
+                LOADED.find_embedder,
+                self._address_of,
+                self._stored_key,
+                services.secret,
+                lambda: services.usage,
+                services.new_id,
+            ),
         )
+
+    def _address_of(self, provider: str) -> str:
+        from palinurus.providers.keys.credentials import provider_address
+
+        return provider_address(self.loaded, provider) or ""
+
+    def _stored_key(self, agent_id: str, provider: str) -> str:
+        """Of no sign-in: those are for models that chat."""
+        known = self.credentials(agent_id).of(provider)
+        return next((each.secret for each in known if each.kind != "oauth"), "")
 
     @cached_property
     def tool_resources(self) -> ToolResources:
@@ -367,7 +389,7 @@ class ConfiguredAgents:
     def _remembering(self, agent_id: str) -> AgentMemories:
         from msgspec.structs import replace
 
-        from palinurus.memory.settings import BUILTIN, MemoryEngine, memory_settings
+        from palinurus.memory.settings import BUILTIN, EMBEDDED, MemoryEngine, memory_settings
         from palinurus.runtime.memory import AgentMemories
 
         agent = agent_settings(self.loaded.config, self.home, agent_id)
@@ -376,7 +398,8 @@ class ConfiguredAgents:
         owner = next((each.name for each in LOADED.known if "memory" in each.slots), "")
         if owner and settings.backend == BUILTIN and config.section(MemoryEngine).backend is None:
             settings = replace(settings, backend=owner)
-        return AgentMemories(agent.workspace, settings, None if settings.backend == BUILTIN else config)
+        is_plain = settings.backend == BUILTIN and settings.embedders in ((), (EMBEDDED,))
+        return AgentMemories(agent.workspace, settings, None if is_plain else config)
 
     async def close(self) -> None:
         LOADED.leave_plugins(self.home)

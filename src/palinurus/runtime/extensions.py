@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from palinurus.domain.tool import Tool
     from palinurus.gateway.meter import Gauge
     from palinurus.memory.backend import OpenBackend
+    from palinurus.memory.embedder import OpenEmbedder
     from palinurus.operations.services import Services
     from palinurus.operations.table import Row
     from palinurus.storage.jobs import JobKind
@@ -78,6 +79,7 @@ class App:
         self.prompt_sections: list[Any] = []
         self.gauge_sources: list[Any] = []
         self.wires: dict[str, Any] = {}
+        self.embedders: dict[str, Any] = {}
         self.channels: dict[str, Any] = {}
         self.slots: dict[str, Any] = {}
 
@@ -145,6 +147,11 @@ class App:
         """A class that is a providers.wires.http.WireProvider, or where one is: it speaks the protocol `wire`, which a
         provider of the config names as its `api`. The extension declares it (`Extension.wires`)."""
         self.wires[wire] = provider
+
+    def embedder(self, provider: str, open_embedder: Any) -> None:
+        """A memory.embedder.OpenEmbedder, or where one is: it makes vectors for a memory whose config names this
+        provider. The extension declares it (`Extension.embedders`)."""
+        self.embedders[provider] = open_embedder
 
     def channel(self, name: str, adapter: Any) -> None:
         """A dispatch.channels.ChannelFactory, or where one is: it makes the adapter of one account of a network. The
@@ -287,6 +294,16 @@ class Extensions:
             if wire in WIRES
             else imported(self.load(lambda each: wire in each.wires).wires.get(wire))
         )
+
+    def find_embedder(self, provider: str) -> OpenEmbedder:
+        """Raises NotFound."""
+        found: OpenEmbedder | None = imported(
+            self.load(lambda each: provider in each.embedders).embedders.get(provider)
+        )
+        if found is None:
+            known = ["embedded", *(name for each in self.known for name in each.embedders)]
+            raise NotFound(f"there is no embedder {provider!r}", hint=f"there are: {', '.join(known)}, none")
+        return found
 
     def wire_names(self) -> list[str]:
         return [*WIRES, *(wire for each in self.known for wire in each.wires)]

@@ -4,20 +4,36 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property, partial
+from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from palinurus.domain.clock import Clock
-from palinurus.memory.settings import BUILTIN, MemorySettings
+from palinurus.domain.clock import Clock, local_time
+from palinurus.domain.errors import EmbedderError, NotFound, PalinurusError
+from palinurus.memory.settings import BUILTIN, EMBEDDED, MemorySettings
 from palinurus.sessions.store import SessionStore
 
 if TYPE_CHECKING:
     from palinurus.config.load import Config
+    from palinurus.config.section import Secret
+    from palinurus.ledger.usage import UsageLedger
     from palinurus.memory.backend import AgentMemory, OpenBackend
-    from palinurus.memory.embedder import Embedder
+    from palinurus.memory.embedder import Embedder, EmbedderChain, EmbedderPlace, OpenEmbedder, Space
+
+
+LOCAL = "local"  # OpenClaw's name for a GGUF file; without one it is the embedded model
+PROVIDERS = {"gemini": "google"}  # embedders whose provider of models has another name
+BOOKED = "memory"  # stands where the session of a model call stands
+
+
+def _embedded_model() -> Embedder:
+    from palinurus.memory.embedders.embedded import EmbeddedModel
+
+    return EmbeddedModel()
 
 
 class AgentMemories(Struct, frozen=True):
@@ -25,7 +41,7 @@ class AgentMemories(Struct, frozen=True):
 
     workspace: Path
     settings: MemorySettings
-    config: Config | None = None  # whose backend is not the builtin one: it has options of its own
+    config: Config | None = None  # where it matters: other backends and embedders have options of their own
 
 
 class BackendSource(Struct, frozen=True):
@@ -34,6 +50,58 @@ class BackendSource(Struct, frozen=True):
     find: Callable[[str], OpenBackend]  # raises NotFound
     env: Mapping[str, str]
     redact: Callable[[str], str]
+
+
+class EmbedderSource(Struct, frozen=True):
+    """What other embedders than the embedded one are found and opened with. All but `find` are asked while they work,
+    for an agent and a provider.
+    """
+
+    find: Callable[[str], OpenEmbedder]  # raises NotFound
+    address: Callable[[str], str]  # of a provider of models in the config; empty: none is set
+    stored_key: Callable[[str, str], str]  # empty: there is none
+    secret: Callable[[Secret], str | None]
+    usage: Callable[[], UsageLedger]
+    new_id: Callable[[], str]
+
+
+class EmbedderMeter:
+    """Books the tokens that are sent to an embedder, and keeps them within those of a day."""
+
+    def __init__(
+        self, source: EmbedderSource, provider: str, agent: str, most: int | None, clock: Clock, *, books: bool
+    ) -> None:
+        self._source = source
+        self._provider, self._agent, self._most = provider, agent, most
+        self._clock = clock
+        self._books = books
+        self._day: date | None = None
+        self._spent = 0
+
+    async def reserve(self, model: str, tokens: int) -> None:
+        """Implements EmbedderPlace.reserve."""
+        from palinurus.domain.messages import Usage
+        from palinurus.ledger.usage import UsageRow
+
+        if self._most is not None:
+            await self._look_at_the_day(model)
+            if self._spent + tokens > self._most:
+                said = f"{self._provider} has been sent the {self._most:,} tokens of today"
+                raise EmbedderError(said, hint="memorySearch.remote.tokensPerDay sets how many")
+        self._spent += tokens
+        if self._books:
+            source, now = self._source, self._clock.now_ms()
+            row = UsageRow(source.new_id(), now, "", BOOKED, self._agent, self._provider, model, Usage(input=tokens))
+            await source.usage().append(row)
+
+    async def _look_at_the_day(self, model: str) -> None:
+        now = local_time(self._clock)
+        if now.date() != self._day:
+            began = round(now.replace(hour=0, minute=0, second=0, microsecond=0).timestamp() * 1000)
+            totals = await self._source.usage().totals("model", zone=self._clock.zone, since=began, agent=self._agent)
+            name = f"{self._provider}/{model}"
+            self._spent = sum(each.usage.input for each in totals if each.name == name)
+            self._day = now.date()
 
 
 class Memories:
@@ -46,6 +114,7 @@ class Memories:
         *,
         readonly: bool = False,
         backends: BackendSource | None = None,
+        embedders: EmbedderSource | None = None,
     ) -> None:
         self._folder = folder
         self._current = current
@@ -53,6 +122,8 @@ class Memories:
         self._clock = clock
         self._readonly = readonly
         self._backends = backends
+        self._sources = embedders
+        self._opened: dict[tuple[str, ...], Embedder] = {}
         self._made: dict[str, tuple[AgentMemories, AgentMemory]] = {}
         self._keeping_up = False
         self._retiring: set[asyncio.Task[None]] = set()
@@ -76,8 +147,8 @@ class Memories:
 
     async def close(self) -> None:
         await asyncio.gather(*(memory.close() for _, memory in self._made.values()), *self._retiring)
-        if "_embedder" in vars(self):
-            await self._embedder.close()
+        for embedder in self._opened.values():
+            await embedder.close()
 
     def _make(self, agent_id: str, wanted: AgentMemories, after: asyncio.Future[None] | None) -> AgentMemory:
         """`after`: its forerunner has gone. What that one writes last would be unknown to this one."""
@@ -97,7 +168,7 @@ class Memories:
         )
         index = MemoryIndex(store, scanner, self._clock, settings, conversations=stored, agent=agent_id)
         watcher = Watcher(scanner, settings.sync) if settings.sync.watch else None
-        embedder = self._embedder if settings.embedder != "none" else None
+        embedder = self._chain(agent_id, settings) if settings.embedders else None
         builtin = Memory(settings, store, index, embedder, self._clock, watcher)
         if settings.backend == BUILTIN or self._backends is None or wanted.config is None:
             return builtin
@@ -125,11 +196,80 @@ class Memories:
         )
         return FallbackMemory(name, builtin, lambda tell: source.find(name)(made(tell)), self._clock)
 
-    @cached_property
-    def _embedder(self) -> Embedder:
-        from palinurus.memory.embedders.embedded import EmbeddedModel
+    def _chain(self, agent_id: str, settings: MemorySettings) -> EmbedderChain:
+        from palinurus.memory.embedder import EmbedderChain
 
-        return EmbeddedModel()
+        names = settings.embedders
+        members = [self._embedder(name, agent_id, settings, is_first=name is names[0]) for name in names]
+
+        def older(space: Space) -> Embedder | None:
+            """Of another model of the same provider, or what sends nothing away: nobody else may be asked."""
+            first, _, _ = names[0].partition("/")
+            if space.provider not in (EMBEDDED, first):
+                return None
+            whole = space.provider if space.provider == EMBEDDED else f"{space.provider}/{space.model}"
+            found = self._embedder(whole, agent_id, settings, is_first=space.provider == first)
+            return found if found.space.fits(space) else None
+
+        return EmbedderChain(members, older)
+
+    def _embedder(self, name: str, agent_id: str, settings: MemorySettings, *, is_first: bool) -> Embedder:
+        """Made once for the agents that have the same. `name` is a provider or provider/model."""
+        from palinurus.memory.embedder import Space, UnusableEmbedder
+
+        provider, _, model = name.partition("/")
+        if provider == EMBEDDED or (provider == LOCAL and not settings.embedding.model_path):
+            return self._kept((EMBEDDED,), _embedded_model)
+        if self._sources is None:
+            raise NotFound(f"no embedder but the embedded one can be opened here, not {name}")
+        place = self._place(provider, model, agent_id, settings, is_first=is_first)
+
+        def opened() -> Embedder:
+            try:
+                return self._opener(provider, place.address)(place)
+            except PalinurusError as error:
+                why = EmbedderError(error.message, hint=error.hint, lasting=True)
+                return UnusableEmbedder(Space(provider, model, 0), why)
+
+        return self._kept((provider, model, agent_id, place.address, repr(place.options)), opened)
+
+    def _opener(self, provider: str, address: str) -> OpenEmbedder:
+        """Raises NotFound. A provider of models.providers that is not known here speaks OpenAI's protocol."""
+        assert self._sources is not None  # noqa: S101  whoever asks has looked
+        try:
+            return self._sources.find(provider)
+        except NotFound:
+            if not address:
+                raise
+            return self._sources.find("openai-compatible")
+
+    def _place(
+        self, provider: str, model: str, agent_id: str, settings: MemorySettings, *, is_first: bool
+    ) -> EmbedderPlace:
+        from palinurus.memory.embedder import EmbedderPlace
+
+        source, options = self._sources, settings.embedding
+        assert source is not None  # noqa: S101  whoever asks has looked
+        if not is_first:  # address and key are meant for the first one
+            options = replace(options, base_url=None, api_key=None, headers={}, dimensions=None)
+        models = PROVIDERS.get(provider, provider)
+        meter = EmbedderMeter(source, provider, agent_id, options.tokens_per_day, self._clock, books=not self._readonly)
+        return EmbedderPlace(
+            provider,
+            model,
+            agent_id,
+            options,
+            source.address(models),
+            partial(source.stored_key, agent_id, models),
+            source.secret,
+            meter.reserve,
+            self._clock,
+        )
+
+    def _kept(self, key: tuple[str, ...], opened: Callable[[], Embedder]) -> Embedder:
+        if key not in self._opened:
+            self._opened[key] = opened()
+        return self._opened[key]
 
     def _retire(self, memory: AgentMemory) -> asyncio.Future[None]:
         """Whoever still asks it is answered; then it goes."""

@@ -86,6 +86,9 @@ class FixedAgents:
     def queue(self, channel: str) -> QueueSettings:
         return self.queueing
 
+    def redact(self, text: str) -> str:
+        return text
+
     def get(self, agent_id: str) -> Agent:
         if agent_id != self.agent.id:
             raise NotFound(f"there is no agent {agent_id!r}")

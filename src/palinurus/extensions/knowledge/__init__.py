@@ -2,11 +2,22 @@
 
 `facts` reads the bullets of `## Retain` sections, `entities` finds out which names mean the same, `store` holds what
 is derived from them, `recall` answers questions, `knowledge` keeps all of it in step with the markdown, the truth.
+`beliefs` adds opinions up, `bank` makes pages of it all, and `reflect` writes them.
 """
 
 from __future__ import annotations
 
 from palinurus.runtime.extensions import App
+
+OPERATIONS = {
+    "bank.diff": "diff_bank",
+    "bank.restore": "restore_bank_page",
+    "beliefs": "list_beliefs",
+    "proposals": "list_proposals",
+    "proposals.accept": "accept_proposal",
+    "proposals.reject": "reject_proposal",
+    "reflect": "reflect",
+}
 
 
 def register(app: App) -> None:
@@ -17,3 +28,7 @@ def register(app: App) -> None:
     app.operation(f"{__name__}.operations:split_entity", "memory.entities.split")
     app.command("memory recall", f"{__name__}.commands:recall")
     app.command("memory entities", f"{__name__}.commands:entities")
+    for name, function in OPERATIONS.items():
+        app.operation(f"{__name__}.operations:{function}", f"memory.{name}")
+    for name in ("beliefs", "reflect", "proposals", "bank"):
+        app.command(f"memory {name}", f"{__name__}.commands:{name}")

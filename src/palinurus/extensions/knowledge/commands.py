@@ -8,22 +8,35 @@ from typing import Any
 import click
 import msgspec
 
-from palinurus.cli.command import add_operation, call_operation, make_on_first_run, with_home
+from palinurus.cli.command import add_operation, call_operation, command_of, make_on_first_run, with_home
 from palinurus.cli.memory import freshness_line, of_agent
 from palinurus.cli.shell import Shell, columns, count_of, with_shell
 from palinurus.domain.errors import PalinurusError
+from palinurus.extensions.knowledge.beliefs import BeliefChange
 from palinurus.extensions.knowledge.facts import KINDS
 from palinurus.extensions.knowledge.operations import (
+    BankDiff,
+    BeliefList,
     DeclaredNames,
     EntityDetails,
     EntityList,
+    ProposalList,
+    RestoredPage,
+    accept_proposal,
+    diff_bank,
+    list_beliefs,
     list_entities,
+    list_proposals,
     merge_entities,
+    reject_proposal,
+    restore_bank_page,
     show_entity,
     split_entity,
 )
 from palinurus.extensions.knowledge.operations import recall as recall_operation
+from palinurus.extensions.knowledge.operations import reflect as reflect_operation
 from palinurus.extensions.knowledge.recall import RecallAnswer, RecallQuestion, RecallResult
+from palinurus.extensions.knowledge.reflect import Proposal, Reflection
 from palinurus.memory.answer import SearchAnswer
 from palinurus.runtime.home_access import HomeAccess
 
@@ -92,7 +105,11 @@ def answer_text(answer: RecallAnswer) -> str:
 
 def _result_lines(result: RecallResult) -> list[str]:
     about = [result.kind, result.timestamp, f"c={result.confidence:.2f}" if result.confidence is not None else ""]
-    about += [f"from {result.origin}" if result.origin else "", ", ".join(result.entities)]
+    about += [
+        f"until {result.until}" if result.until else "",
+        f"from {result.origin}" if result.origin else "",
+        ", ".join(result.entities),
+    ]
     head = f"{result.source}  {result.score:.2f}  {'  '.join(filter(None, about))}"
     return [head, *(f"  {line}" for line in result.text.splitlines()), ""]
 
@@ -127,7 +144,7 @@ def declared_text(_: Shell, found: DeclaredNames) -> str:
     return f"{found.entity.name}: {count_of(found.entity.facts, 'fact')}{also}. Written to {found.path}."
 
 
-class EntityCommands(click.Group):
+class ListingGroup(click.Group):
     """Without a command it lists."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -135,8 +152,88 @@ class EntityCommands(click.Group):
         return super().parse_args(ctx, ["list", *args] if is_list else args)
 
 
-entities = EntityCommands("entities", help="People, places and things that facts name.")
+entities = ListingGroup("entities", help="People, places and things that facts name.")
 add_operation(entities, list_entities, entities_text, name="list")
 add_operation(entities, show_entity, entity_text)
 add_operation(entities, merge_entities, declared_text)
 add_operation(entities, split_entity, declared_text)
+
+
+def beliefs_text(shell: Shell, found: BeliefList) -> str:
+    if found.changes:
+        return "\n".join(line for each in found.changes for line in _change_lines(each))
+    if not found.beliefs:
+        return "No opinions yet. Write `## Retain` bullets: - O(c=0.8) @Peter: Prefers short mails."
+    rows = []
+    for each in found.beliefs:
+        votes = f"{len(each.supporting)} for, {len(each.contradicting)} against"
+        rows.append((f"{each.confidence:.2f}", ", ".join(each.entities), each.statement, votes, each.last_day))
+    return "\n".join(columns([("SURE", "ABOUT", "BELIEF", "FACTS", "LAST"), *rows]))
+
+
+def _change_lines(change: BeliefChange) -> list[str]:
+    about = f"{', '.join(change.entities)}: " if change.entities else ""
+    if not change.before:
+        head = f"new  {about}{change.statement} ({change.confidence:.2f})"
+    elif change.before == change.statement:
+        head = f"{about}{change.statement}: {change.confidence_before or 0:.2f} → {change.confidence:.2f}"
+    else:
+        head = f"changed  {about}{change.before} → {change.statement} ({change.confidence:.2f})"
+    return [head, *(f"  {each.day}  {'for' if each.is_for else 'against'}  {each.source}" for each in change.because)]
+
+
+def reflection_text(_: Shell, done: Reflection) -> str:
+    verb = "would change" if done.dry_run else "changed"
+    lines = [f"{each.path}#L{each.line} is no fact: {each.why}" for each in done.troubles]
+    for each in done.pages:
+        if each.left_alone:
+            lines.append(f"{each.path} was left as it is: {each.left_alone}; --accept-loss writes it.")
+            continue
+        own = f", {len(each.edited)} edited by you" if each.edited else ""
+        own += f", {len(each.deleted)} deleted by you" if each.deleted else ""
+        lines.append(f"{each.path} {verb}: {each.added} lines more, {each.removed} less{own}")
+    lines += [line for each in done.beliefs for line in _change_lines(each)]
+    new = f"{done.new_facts:,} since {done.since}"
+    lines.append(f"{count_of(done.facts, 'fact')}, {new}; {count_of(len(done.pages), 'page')} {verb}.")
+    if done.proposals:
+        waiting = count_of(len(done.proposals), "proposal")
+        lines.append(f"{waiting} for MEMORY.md: `pal memory proposals`")
+    if done.commit:
+        lines.append(f"Commit {done.commit[:12]}; `pal memory bank diff` shows it.")
+    return "\n".join(lines)
+
+
+def proposals_text(_: Shell, found: ProposalList) -> str:
+    if not found.proposals:
+        return "Nothing is proposed for MEMORY.md. `pal memory reflect` looks for what is worth it."
+    rows = [(each.id, each.text, each.why, each.sources[0] if each.sources else "") for each in found.proposals]
+    return "\n".join(
+        [*columns([("ID", "LINE", "WHY", "SOURCE"), *rows]), "", "`pal memory proposals accept ID`, or `reject ID`."]
+    )
+
+
+def accepted_text(_: Shell, done: Proposal) -> str:
+    return f"MEMORY.md says now: {done.text}"
+
+
+def rejected_text(_: Shell, done: Proposal) -> str:
+    return f"Not proposed again: {done.text}"
+
+
+def diff_text(_: Shell, found: BankDiff) -> str:
+    return found.text.rstrip() + ("\n[cut]" if found.is_cut else "")
+
+
+def restored_text(_: Shell, done: RestoredPage) -> str:
+    return f"{done.path} is as it was at {done.commit[:12]}."
+
+
+beliefs = command_of(list_beliefs, beliefs_text, name="beliefs")
+reflect = command_of(reflect_operation, reflection_text, name="reflect")
+proposals = ListingGroup("proposals", help="Lines for MEMORY.md that a reflection has proposed.")
+add_operation(proposals, list_proposals, proposals_text, name="list")
+add_operation(proposals, accept_proposal, accepted_text)
+add_operation(proposals, reject_proposal, rejected_text)
+bank = click.Group("bank", help="Pages that reflection writes into `bank/`: what has changed, and back again.")
+add_operation(bank, diff_bank, diff_text)
+add_operation(bank, restore_bank_page, restored_text)

@@ -8,6 +8,9 @@
 
 The markdown is the truth: whatever is derived from it can be made anew. A fact is known by its words and its day, so it
 stays the same fact when its line moves.
+
+A line that a reflection has written into the bank ends with `^` and a digest of itself, and is no fact: it repeats
+some. As soon as the owner changes it the digest is wrong, so it is the owner's, like a line without one.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from datetime import date
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from palinurus.domain.messages import NOTED_OUTSIDE, OUTSIDE_MARK, Origin
 from palinurus.memory.terms import date_in_path
@@ -38,6 +42,10 @@ _BULLET = re.compile(r"([ \t]*)[-*+][ \t]+(?=\S)")
 _TYPED = re.compile(r"([WBOS])(?:\(c=([^)\s]{1,12})\))?(?=[\s:@])")
 _MENTION = re.compile(r"(?<![\w.@/])@([^\W_][\w'’-]*(?:\.[\w'’-]+)*)")
 _HEAD = re.compile(r"(?:@[^\s:,]+[\s,]*)*:?\s*")
+_DIGEST = re.compile(r"\s\^([0-9a-f]{8})")
+_EVIDENCE = re.compile(r"\s\[[^\[\]]{0,2000}#L\d[^\[\]]{0,2000}\]")
+_BY_HAND = re.compile(r"\s\(yours, (\d{4}-\d\d-\d\d)(?:, instead of: ([^()]{1,500}))?\)")
+_PAGE_KINDS: dict[str, FactKind] = {"bank/opinions.md": "opinion", "bank/experience.md": "experience"}
 _BETWEEN = re.compile(r"\s*(?:-|–|—|to|until|till|through|bis|and)\s*", re.IGNORECASE)
 
 
@@ -56,10 +64,26 @@ class Fact(Struct, frozen=True):
     last_day: str = ""
     confidence: float | None = None  # as written; only opinions have one
     origin: Origin = Origin.OWNER
+    instead_of: str = ""  # what the owner has written this in the place of
+
+    @property
+    def is_by_hand(self) -> bool:
+        """Whether the owner has written it into the bank, or edited it there."""
+        return self.path.startswith(BANK)
 
     @property
     def source(self) -> str:
         return f"{self.path}#L{self.line}" + (f"-L{self.last_line}" if self.last_line > self.line else "")
+
+
+class BankBullet(Struct, frozen=True):
+    """A line of the bank, taken apart."""
+
+    words: str
+    digest: str = ""  # that it carries; with another one it was edited
+    day: str = ""  # on which the owner has written it, as a reflection has seen
+    instead_of: str = ""
+    is_generated: bool = False
 
 
 class FactTrouble(Struct, frozen=True):
@@ -83,7 +107,9 @@ def read_facts(path: str, text: str) -> FactReading:
     lines = text.splitlines() if path != ALIASES else []
     for line, last, bullet in _bullets(lines, whole=path.startswith(BANK)):
         try:
-            fact = _fact(path, line, last, bullet, day)
+            fact = (
+                _bank_fact(path, line, last, bullet) if path.startswith(BANK) else _fact(path, line, last, bullet, day)
+            )
         except ValueError as error:
             troubles.append(FactTrouble(path, line, str(error)))
             continue
@@ -103,6 +129,30 @@ def fact_line(kind: FactKind, text: str, entities: tuple[str, ...] = (), confide
     letter = LETTERS[kind] + (f"(c={confidence:.2f})" if confidence is not None else "")
     names = "".join(f" @{name.replace(' ', '-')}" for name in entities)
     return f"- {letter}{names}: {' '.join(text.split())}"
+
+
+def read_bank_bullet(bullet: str) -> BankBullet:
+    """Of the text behind `- `."""
+    words, digest, day, instead_of = bullet.strip(), "", "", ""
+    if found := _last(_DIGEST, words):
+        words, digest = words[: found.start()], found[1]
+        if line_digest(words) == digest:
+            return BankBullet(words, digest, is_generated=True)
+    if found := _last(_BY_HAND, words):
+        words, day, instead_of = words[: found.start()], found[1], found[2] or ""
+    if found := _last(_EVIDENCE, words):
+        words = words[: found.start()]
+    return BankBullet(words, digest, day, instead_of)
+
+
+def line_digest(words: str) -> str:
+    return hashlib.sha256(words.encode("utf-8", "replace")).hexdigest()[:8]
+
+
+def _last(pattern: re.Pattern[str], words: str) -> re.Match[str] | None:
+    """The match that ends the text."""
+    start = max(words.rfind(sign) for sign in (" ^", " [", " ("))
+    return pattern.fullmatch(words, start) if start >= 0 else None
 
 
 def fact_id(kind: FactKind, text: str, said_on: str) -> str:
@@ -136,10 +186,28 @@ def _indent_of(line: str) -> int:
     return len(line) - len(line.lstrip(" \t"))
 
 
-def _fact(path: str, line: int, last: int, bullet: str, day: date | None) -> Fact | None:
+def _bank_fact(path: str, line: int, last: int, bullet: str) -> Fact | None:
+    """What the owner has written into the bank. Raises ValueError. None: a reflection has written it."""
+    read = read_bank_bullet(bullet)
+    if read.is_generated:
+        return None
+    try:
+        day = date.fromisoformat(read.day) if read.day else None
+    except ValueError:
+        day = None
+    kind = _PAGE_KINDS.get(path, "world")
+    fact = _fact(path, line, last, read.words, day, kind)
+    if fact is None:
+        return None
+    page = path.removeprefix(f"{BANK}entities/").removesuffix(".md").replace("-", " ")
+    about = (page,) if path.startswith(f"{BANK}entities/") and page not in fact.entities else ()
+    return replace(fact, entities=(*about, *fact.entities), instead_of=read.instead_of)
+
+
+def _fact(path: str, line: int, last: int, bullet: str, day: date | None, usual: FactKind = "world") -> Fact | None:
     """Raises ValueError. None: a bullet without words."""
     typed = _TYPED.match(bullet)
-    kind: FactKind = KINDS[typed[1]] if typed else "world"
+    kind: FactKind = KINDS[typed[1]] if typed else usual
     confidence = _confidence(typed[2]) if typed and typed[2] else None
     if confidence is not None and kind != "opinion":
         raise ValueError("only an opinion has a confidence: O(c=0.8)")

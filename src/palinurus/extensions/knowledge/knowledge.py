@@ -49,10 +49,11 @@ class KnowledgeSync(Struct, frozen=True, rename="camel"):
 class AgentKnowledge:
     """One agent's."""
 
-    def __init__(self, workspace: Path, store: KnowledgeStore) -> None:
-        self.store = store
-        self._workspace = workspace
+    def __init__(self, boundary: Boundary, store: KnowledgeStore) -> None:
+        workspace, self.store = boundary.root, store
         self._scanner = Scanner(workspace, [Collection("bank", workspace / "bank")], sources=["memory"])
+        self.boundary = boundary
+        self.reflecting = asyncio.Lock()
         self._syncing = asyncio.Lock()
 
     async def sync(self) -> KnowledgeSync:
@@ -85,10 +86,12 @@ class AgentKnowledge:
         document = self._scanner.read(ALIASES)
         return () if document is None or isinstance(document, SkippedFile) else read_declarations(document.text)
 
-    async def declare(self, boundary: Boundary, declared: Sequence[Declaration]) -> None:
+    async def declare(self, declared: Sequence[Declaration]) -> None:
         """Writes down what the owner says of names. The next `sync` heeds it."""
         for each in declared:
-            await asyncio.to_thread(append_line, boundary, ALIASES, declaration_line(each), heading=ALIASES_HEADING)
+            await asyncio.to_thread(
+                append_line, self.boundary, ALIASES, declaration_line(each), heading=ALIASES_HEADING
+            )
 
     async def troubles(self) -> list[FactTrouble]:
         return await self.store.troubles()
@@ -108,13 +111,13 @@ class Knowledge:
     async def of(self, agent: str) -> AgentKnowledge:
         """In step with the files. Raises NotFound for an unknown agent."""
         id_ = agent.strip().lower() or self._services.agents.default
-        workspace = self._services.agents.get(id_).files.boundary.root
+        boundary = self._services.agents.get(id_).files.boundary
         known = self._agents.get(id_)
-        if known is None or known[0] != workspace:
+        if known is None or known[0] != boundary.root:
             if known is not None:
                 await known[1].close()
             path = self._services.home.root / "derived" / "knowledge" / f"{id_}.sqlite"
-            known = self._agents[id_] = workspace, AgentKnowledge(workspace, KnowledgeStore(path))
+            known = self._agents[id_] = boundary.root, AgentKnowledge(boundary, KnowledgeStore(path))
         await known[1].sync()
         return known[1]
 
@@ -124,8 +127,8 @@ class Knowledge:
         today = local_time(self._services.clock).date()
         own = await self.of(asked.agent)
         scope = RecallScope(
-            since=_since(asked.since, today) if asked.since else None,
-            as_of=_day(asked.as_of) if asked.as_of else None,
+            since=since_day(asked.since, today) if asked.since else None,
+            as_of=day_of(asked.as_of) if asked.as_of else None,
             kind=asked.kind or "",
             entity=await find_entity(own.store, asked.entity) if asked.entity else "",
         )
@@ -151,7 +154,7 @@ class Knowledge:
         self._agents.clear()
 
 
-def _since(text: str, today: date) -> date:
+def since_day(text: str, today: date) -> date:
     """A length of time before today, or a day."""
     found = _LENGTH.fullmatch(text.strip().lower())
     if found is None:
@@ -163,7 +166,7 @@ def _since(text: str, today: date) -> date:
     return date.fromordinal(max(today.toordinal() - days, 1))
 
 
-def _day(text: str) -> date:
+def day_of(text: str) -> date:
     try:
         return date.fromisoformat(text.strip())
     except ValueError:

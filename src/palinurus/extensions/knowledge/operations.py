@@ -1,20 +1,27 @@
-"""Knowledge from every surface: recall, and the entities that facts name."""
+"""Knowledge from every surface: recall, entities, beliefs, reflection and the bank, proposals for MEMORY.md."""
 
 from __future__ import annotations
 
+import asyncio
+from datetime import date
 from typing import Annotated
 
 from msgspec import Struct
 
+from palinurus.domain.clock import local_time
 from palinurus.domain.errors import BadRequest, NotFound
+from palinurus.extensions.knowledge.beliefs import Belief, BeliefChange, beliefs_of, changes_between
 from palinurus.extensions.knowledge.entities import Declaration, Merge
-from palinurus.extensions.knowledge.facts import ALIASES, FactTrouble
-from palinurus.extensions.knowledge.knowledge import AgentKnowledge, Knowledge, find_entity
+from palinurus.extensions.knowledge.facts import ALIASES, BANK, FactTrouble
+from palinurus.extensions.knowledge.knowledge import AgentKnowledge, Knowledge, day_of, find_entity, since_day
 from palinurus.extensions.knowledge.recall import RecallAnswer, RecallQuestion, RecallResult
+from palinurus.extensions.knowledge.reflect import Proposal, Reflection, read_record, restore_page, settle_proposal
+from palinurus.extensions.knowledge.reflect import reflect as reflect_on
 from palinurus.extensions.knowledge.store import Entity
 from palinurus.operations.memory import OfAgent, memory_of
-from palinurus.operations.operation import operation
+from palinurus.operations.operation import Metavar, operation
 from palinurus.operations.services import Services
+from palinurus.workspace.history import WorkspaceHistory
 
 
 class EntityList(Struct, frozen=True, rename="camel"):
@@ -92,7 +99,7 @@ async def merge_entities(
     if one == other:
         raise BadRequest(f"{name[:60]!r} and {into[:60]!r} are one already", hint="`split` takes a name out again")
     names = [each for each, entity in (await own.store.names()).items() if entity == one]
-    return await _declare(services, agent, own, [Declaration(each, same_as=other) for each in names], other)
+    return await _declare(own, [Declaration(each, same_as=other) for each in names], other)
 
 
 @operation("memory.entities.split", scope="write")
@@ -109,14 +116,11 @@ async def split_entity(services: Services, name: Name, agent: OfAgent = "") -> D
     others = [each for each, whose in names.items() if whose == entity and each != named]
     if not others:
         raise BadRequest(f"{entity!r} has no other name", hint="`pal memory entities show` lists the names of each")
-    return await _declare(services, agent, own, [Declaration(named, apart_from=each) for each in others], named)
+    return await _declare(own, [Declaration(named, apart_from=each) for each in others], named)
 
 
-async def _declare(
-    services: Services, agent: str, own: AgentKnowledge, declared: list[Declaration], name: str
-) -> DeclaredNames:
-    files = services.agents.get(agent.strip().lower() or services.agents.default).files
-    await own.declare(files.boundary, declared)
+async def _declare(own: AgentKnowledge, declared: list[Declaration], name: str) -> DeclaredNames:
+    await own.declare(declared)
     await own.sync()
     return DeclaredNames(ALIASES, await _entity_of(own, await find_entity(own.store, name)))
 
@@ -126,3 +130,164 @@ async def _entity_of(own: AgentKnowledge, listed: str) -> Entity:
         if each.name == listed:
             return each
     raise NotFound(f"no fact names {listed!r}")
+
+
+Since = Annotated[str, Metavar("DUR"), "A length of time before today, or a day: 7d, 6w, 3m, 2026-03-01."]
+HEADING = "## Learned"  # of MEMORY.md, under which proposals go
+
+
+class BeliefList(Struct, frozen=True, rename="camel"):
+    beliefs: tuple[Belief, ...]
+    changes: tuple[BeliefChange, ...] = ()  # since the day that was asked for
+    on: str = ""
+
+
+class ProposalList(Struct, frozen=True, rename="camel"):
+    proposals: tuple[Proposal, ...]
+
+
+class BankDiff(Struct, frozen=True, rename="camel"):
+    text: str
+    commit: str = ""
+    is_cut: bool = False
+
+
+class RestoredPage(Struct, frozen=True, rename="camel"):
+    path: str
+    commit: str
+
+
+@operation("memory.beliefs", scope="read")
+async def list_beliefs(
+    services: Services,
+    entity: Annotated[str, Metavar("NAME"), "Only about this person, place or thing."] = "",
+    as_of: Annotated[str, Metavar("DATE"), "As it was believed on that day."] = "",
+    since: Annotated[str, Metavar("DUR"), "What has changed since: 30d, 6w, 3m, a day."] = "",
+    agent: OfAgent = "",
+) -> BeliefList:
+    """What opinions add up to: each with its confidence, and the facts for and against it.
+
+    Examples:
+      pal memory beliefs
+      pal memory beliefs --entity Peter --as-of 2026-03-01
+      pal memory beliefs --since 90d --json
+    """
+    memory_of(services, agent)
+    own = await services.keep(Knowledge).of(agent)
+    today = local_time(services.clock).date()
+    day = day_of(as_of) if as_of else today
+    listed = await find_entity(own.store, entity) if entity else ""
+    opinions = [each for each in await own.store.facts_of("opinion") if not listed or listed in each.entities]
+    changes: list[BeliefChange] = []
+    if since:
+        changes = await asyncio.to_thread(changes_between, opinions, since_day(since, day), day)
+    return BeliefList(tuple(await asyncio.to_thread(beliefs_of, opinions, day)), tuple(changes), day.isoformat())
+
+
+@operation("memory.reflect", scope="write")
+async def reflect(
+    services: Services,
+    since: Since = "7d",
+    dry_run: Annotated[bool, "Show what would change, write nothing."] = False,
+    accept_loss: Annotated[bool, "Also remove lines that no note has any more, however many."] = False,
+    agent: OfAgent = "",
+) -> Reflection:
+    """Write the pages of the bank from the facts, and propose lines for MEMORY.md. Without a model.
+
+    What you have written, changed or deleted on the pages stays as you left it.
+
+    Examples:
+      pal memory reflect
+      pal memory reflect --since 30d --dry-run
+    """
+    memory_of(services, agent)
+    today: date = local_time(services.clock).date()
+    return await reflect_on(services, agent, since_day(since, today), dry_run=dry_run, accept_loss=accept_loss)
+
+
+@operation("memory.proposals", scope="read")
+async def list_proposals(services: Services, agent: OfAgent = "") -> ProposalList:
+    """Lines for MEMORY.md that a reflection has proposed.
+
+    Examples:
+      pal memory proposals
+    """
+    own = await services.keep(Knowledge).of(agent)
+    return ProposalList(tuple((await asyncio.to_thread(read_record, own.boundary)).proposals))
+
+
+ProposalId = Annotated[str, Metavar("ID"), "As `pal memory proposals` shows it."]
+
+
+@operation("memory.proposals.accept", scope="write")
+async def accept_proposal(
+    services: Services,
+    proposal: ProposalId,
+    text: Annotated[str, "These words instead."] = "",
+    agent: OfAgent = "",
+) -> Proposal:
+    """Put a proposed line into MEMORY.md, perhaps with other words.
+
+    Examples:
+      pal memory proposals accept 1f2e3a4b
+      pal memory proposals accept 1f2e3a4b --text "Peter: no calls before ten"
+    """
+    own = await services.keep(Knowledge).of(agent)
+    async with own.reflecting:
+        return await asyncio.to_thread(settle_proposal, own.boundary, proposal, text, is_accepted=True, heading=HEADING)
+
+
+@operation("memory.proposals.reject", scope="write")
+async def reject_proposal(services: Services, proposal: ProposalId, agent: OfAgent = "") -> Proposal:
+    """Drop a proposed line. It is not proposed again.
+
+    Examples:
+      pal memory proposals reject 1f2e3a4b
+    """
+    own = await services.keep(Knowledge).of(agent)
+    async with own.reflecting:
+        return await asyncio.to_thread(settle_proposal, own.boundary, proposal, "", is_accepted=False, heading=HEADING)
+
+
+@operation("memory.bank.diff", scope="read")
+async def diff_bank(
+    services: Services,
+    page: Annotated[str, "Only this page: bank/opinions.md."] = "",
+    commit: Annotated[str, "This reflection, instead of the last one."] = "",
+    agent: OfAgent = "",
+) -> BankDiff:
+    """What the last reflection has changed on the pages of the bank. Needs git.
+
+    Examples:
+      pal memory bank diff
+      pal memory bank diff --page bank/opinions.md
+    """
+    own = await services.keep(Knowledge).of(agent)
+    history, path = WorkspaceHistory(own.boundary.root), page or BANK.rstrip("/")
+
+    def look() -> BankDiff:
+        commits = history.log(path, limit=1).commits
+        wanted = commit or (commits[0].id if commits else "")
+        if not wanted:
+            raise NotFound(f"{path} has no history yet", hint="`pal memory reflect` makes a commit where it may")
+        found = history.diff(wanted, path)
+        return BankDiff(found.text, wanted, found.truncated)
+
+    return await asyncio.to_thread(look)
+
+
+@operation("memory.bank.restore", scope="write")
+async def restore_bank_page(
+    services: Services,
+    page: Annotated[str, "Such as bank/opinions.md."],
+    commit: Annotated[str, "As this commit has it. Default: as it was before the last change."] = "",
+    agent: OfAgent = "",
+) -> RestoredPage:
+    """Put a page of the bank back as it was. The next reflection goes on from there.
+
+    Examples:
+      pal memory bank restore bank/opinions.md
+    """
+    own = await services.keep(Knowledge).of(agent)
+    async with own.reflecting:
+        return RestoredPage(page, await asyncio.to_thread(restore_page, own.boundary, page, commit))

@@ -21,13 +21,22 @@ from palinurus.domain.messages import Origin
 from palinurus.extensions.knowledge.entities import normal_name
 from palinurus.extensions.knowledge.facts import FactKind
 from palinurus.extensions.knowledge.store import KnowledgeStore, StoredFact
+from palinurus.extensions.knowledge.topics import (
+    CHANGED_MIND,
+    WORDS,
+    Topic,
+    asked_kinds,
+    asked_topics,
+    topics_of,
+)
 from palinurus.memory.answer import IndexFreshness, SearchAnswer, SearchResult
 from palinurus.memory.terms import DateSpan, asked_about, date_in_path, word_query
 from palinurus.text.tokens import estimate_tokens
 
 SMOOTHING = 60  # of RRF
-MOST = {"by_words": 200, "by_entity": 200, "by_time": 300, "by_kind": 100}  # of each arm
+MOST = {"by_words": 200, "by_entity": 200, "by_time": 300, "by_kind": 100, "by_statement": 300}  # of each arm
 BY_ENTITY, BY_TIME, BY_OPINION = 2.0, 2.0, 2.0  # how much an arm that fits is raised in rank
+OUTSIDE = 0.25  # of the score of what the owner did not write
 _OPINION = re.compile(
     r"\b(prefer\w*|like[sd]?|love[sd]?|hate[sd]?|dislike\w*|favou?rites?|opinions?|think(?:s|ing)?|thought|feel|believes?"
     r"|mag|mögen|findet|meint|bevorzug\w*)\b|喜欢|好き|嫌い"
@@ -61,6 +70,7 @@ class RecallResult(Struct, frozen=True, rename="camel", omit_defaults=True):
     confidence: float | None = None
     origin: str = ""  # outside: words that the owner did not write
     id: str = ""  # of a fact
+    until: str = ""  # the day on which another statement took its place
 
 
 class RecallAnswer(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -101,13 +111,22 @@ async def recall_facts(
     store: KnowledgeStore, question: RecallQuestion, scope: RecallScope, plain: SearchAnswer, today: date
 ) -> RecallAnswer:
     """`plain`: what memory search has found. `scope.entity` is as it is listed."""
-    named = names_in(question.query, await store.names())
+    listed = await store.names()
+    named = names_in(question.query, listed)
     arms = await _arms(store, question.query, scope, named, today)
     stored = await store.facts({number for _, numbers in arms for number in numbers})
     scores: dict[int, float] = defaultdict(float)
     for boost, numbers in arms:
         fitting = [number for number in numbers if number in stored and scope.has_fact(stored[number])]
         _add_ranks(scores, fitting, boost)
+    for number in scores:
+        if stored[number].fact.origin != Origin.OWNER:
+            scores[number] *= OUTSIDE
+    about = (scope.entity,) if scope.entity else named
+    answers, ends = answers_of(question.query, topics_of(stored.values(), listed), about, scope.as_of, today)
+    first = max(scores.values(), default=0.0)
+    for rank, number in enumerate(number for number in answers if number in scores):
+        scores[number] += first + 1 / (1 + rank)  # what is so comes before what has the words
     results = {number: _fact_result(stored[number], score) for number, score in scores.items()}
     spots = {
         (each.path, line): number
@@ -124,16 +143,40 @@ async def recall_facts(
             scores[number] += gain
         if not covered:
             lines.append(_line_result(line, gain))
-    facts = [replace(results[number], score=scores[number]) for number in results]
+    facts = [replace(results[number], score=scores[number], until=ends.get(number, "")) for number in results]
     ordered = sorted([*_once(facts), *lines], key=lambda each: (-each.score, each.path, each.start_line))
     kept, left = _within(ordered, question.k, question.budget_tokens)
     return RecallAnswer(tuple(_share(kept)), plain.freshness, named, left)
 
 
+def answers_of(
+    query: str, topics: Sequence[Topic], named: Sequence[str], as_of: date | None, today: date
+) -> tuple[list[int], dict[int, str]]:
+    """Numbers of the facts that say what was so on the days in question, then before; and until when each was so."""
+    known = as_of.isoformat() if as_of else "9999"
+    ends = {number: day for topic in topics for number, day in topic.ends(known).items()}
+    day = as_of or today
+    spans = [each.in_year(day.year) or each if each.any_year else each for each in asked_about(query, day)]
+    answers: list[int] = []
+    asked = asked_topics(query, named, topics)
+    for topic in asked:
+        if CHANGED_MIND.search(query):
+            valid = topic.valid(known, "", "9999")
+        else:
+            first, last = (spans[0].first, spans[0].last) if spans else (day, day)
+            valid = topic.valid(known, first.isoformat(), last.isoformat())
+        answers += [each.fact.number for each in valid]
+    before = (each.fact.number for topic in asked for each in topic.valid(known, "", "9999"))
+    return list(dict.fromkeys((*answers, *before))), ends
+
+
 def names_in(text: str, known: Mapping[str, str]) -> tuple[str, ...]:
-    """Entities that a text names, as they are listed."""
-    words = f" {normal_name(text)} "
-    found = {known[name]: None for name in sorted(known, key=len, reverse=True) if f" {normal_name(name)} " in words}
+    """Entities that a text names, as they are listed: `Anna Berg` is not also the other Anna."""
+    words, found = f" {normal_name(text)} ", dict[str, None]()
+    for normal, name in sorted(((normal_name(each), each) for each in known), key=lambda one: (-len(one[0]), one)):
+        if f" {normal} " in words:
+            words = words.replace(f" {normal} ", " | ")
+            found[known[name]] = None
     return tuple(found)
 
 
@@ -147,6 +190,10 @@ async def _arms(
         arms.append((1.0, await store.find("by_words", MOST["by_words"], words=match)))
     if entities := list(dict.fromkeys((*([scope.entity] if scope.entity else ()), *named))):
         arms.append((BY_ENTITY, await store.find("by_entity", MOST["by_entity"], entities=json.dumps(entities))))
+    for asked in asked_kinds(query):
+        for entity in entities or [""]:
+            match = " OR ".join(f'"{word}"' for word in WORDS[asked].split())
+            arms.append((1.0, await store.find("by_statement", MOST["by_statement"], words=match, entity=entity)))
     spans = asked_about(query, today)
     if not spans and scope.since and not any(numbers for _, numbers in arms):
         spans = (DateSpan(scope.since, today),)  # "what is new" names nothing else

@@ -110,6 +110,9 @@ class KnowledgeStore:
     async def facts_of(self, kind: str) -> list[StoredFact]:
         return list((await self._read(lambda tx: _stored(tx, tx.all("knowledge.facts_of_kind", kind=kind)))).values())
 
+    async def all_facts(self) -> list[StoredFact]:
+        return list((await self._read(lambda tx: _stored(tx, tx.all("knowledge.all_facts")))).values())
+
     async def count(self) -> int:
         return int(await self._read(lambda tx: tx.value("knowledge.count")))
 
@@ -151,7 +154,7 @@ def _put_facts(tx: Transaction, number: int, facts: Sequence[Fact]) -> int:
             (
                 at, each.id, each.path, each.line, each.last_line, each.kind, each.text,
                 json.dumps(each.entities, ensure_ascii=False), each.said_on, each.first_day, each.last_day,
-                each.confidence, str(each.origin),
+                each.confidence, str(each.origin), each.instead_of,
             )
             for at, each in numbered
         ],
@@ -187,9 +190,21 @@ def _stored(tx: Transaction, rows: Sequence[Any]) -> dict[int, StoredFact]:
         if name not in entities[number]:
             entities[number].append(name)
     found = {}
-    for number, id_, kind, text, names, path, line, last, said_on, first, end, confidence, origin in rows:
+    for number, id_, kind, text, names, path, line, last, said_on, first, end, confidence, origin, instead in rows:
         fact = Fact(
-            id_, kind, text, tuple(json.loads(names)), path, line, last, said_on, first, end, confidence, Origin(origin)
+            id_,
+            kind,
+            text,
+            tuple(json.loads(names)),
+            path,
+            line,
+            last,
+            said_on,
+            first,
+            end,
+            confidence,
+            Origin(origin),
+            instead,
         )
         found[number] = StoredFact(number, fact, tuple(entities[number]))
     return found

@@ -113,7 +113,7 @@ def _embedder(gateway: GatewayContext, model: str) -> Embedder:
     with suppress(ApiError):  # clients send the name of an OpenAI model here
         agent = agent_named(model, gateway.services.agents)
     with suppress(NotOffered):
-        embedder = gateway.services.memory(agent).builtin.embedder
+        embedder = gateway.services.memory(agent).builtin.serving
     if embedder is None:
         message = "embeddings are not served: no embedder is configured"
         raise ApiError(501, message, code="not_implemented", retry=False)

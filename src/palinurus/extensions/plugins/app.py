@@ -97,6 +97,7 @@ def undeclared(found: FoundPlugin, app: App) -> Iterator[str]:
         ("hook", [each.event for each in app.hooks], has.hooks),
         ("job", list(app.jobs), has.jobs),
         ("provider", list(app.wires), has.providers),
+        ("embedder", list(app.embedders), has.embedders),
         ("channel", list(app.channels), tuple(found.manifest.channels)),
         ("slot", list(app.slots), found.manifest.slots),
     ]
@@ -136,6 +137,7 @@ class GuardedParts(Struct):
         made.sources = list(app.sources)
         made.gauge_sources = [self._plain(imported(each), "gauges", ()) for each in app.gauge_sources]
         made.wires = {key: imported(each) for key, each in app.wires.items()}
+        made.embedders = {key: imported(each) for key, each in app.embedders.items()}
         made.channels = {key: imported(each) for key, each in app.channels.items()}
         made.slots = {
             key: imported(each) if key == "memory" else self._plain(imported(each), f"the slot {key}", None)

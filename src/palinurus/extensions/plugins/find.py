@@ -271,6 +271,7 @@ def _names_of(found: FoundPlugin) -> Iterator[tuple[str, str]]:
     yield from (("slash command", name) for name in has.slash_commands)
     yield from (("job", name) for name in has.jobs)
     yield from (("provider", name) for name in has.providers)
+    yield from (("embedder", name) for name in has.embedders)
     yield from (("channel", name) for name in found.manifest.channels)
 
 

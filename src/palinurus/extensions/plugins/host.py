@@ -272,6 +272,7 @@ def _row(found: FoundPlugin) -> Extension:
         hooks=has.hooks,
         configured_by=("*",) if has.services or has.prompt_sections else (),
         wires=has.providers,
+        embedders=has.embedders,
         channels=channels,
         slots=found.slots,
         tool_names=has.tools,

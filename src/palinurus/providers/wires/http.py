@@ -161,7 +161,7 @@ class WireProvider:
         self.name = name
         self._windows = windows
         self._base_url = base_url.rstrip("/")
-        self.address = _checked(name, self._base_url)
+        self.address = checked_address(name, self._base_url)
         self._key = (api_key or "").strip()  # never shown; sent in the header that the wire uses
         self._headers = self.headers(self._key) | dict(headers or {})
         self._clock = clock
@@ -243,7 +243,7 @@ class WireProvider:
         return self._client
 
 
-def _checked(name: str, base_url: str) -> SplitResult:
+def checked_address(name: str, base_url: str) -> SplitResult:
     try:
         address = urlsplit(base_url)
         whole = address.scheme in ("http", "https") and address.hostname and address.port != 0

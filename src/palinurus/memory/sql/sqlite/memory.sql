@@ -124,7 +124,7 @@ INSERT INTO spaces (name, dimensions) VALUES (:name, :dimensions) ON CONFLICT (n
 
 -- drop_other_spaces --
 -- Their vectors go with them.
-DELETE FROM spaces WHERE name <> :name;
+DELETE FROM spaces WHERE name NOT IN (SELECT value FROM json_each(:names));
 
 -- use_space --
 UPDATE spaces SET in_use = (name = :name);

@@ -24,8 +24,9 @@ DELETE FROM facts WHERE path = :path;
 SELECT coalesce(max(number), 0) + 1 FROM facts;
 
 -- put_fact --
-INSERT INTO facts (number, id, path, line, last_line, kind, text, names, said_on, first_day, last_day, confidence, origin)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO facts (number, id, path, line, last_line, kind, text, names, said_on, first_day, last_day, confidence, origin,
+  instead_of)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- put_words --
 INSERT INTO fact_words (rowid, words) VALUES (?, ?);
@@ -78,18 +79,30 @@ UNION ALL
 SELECT number FROM facts WHERE first_day = '' AND said_on BETWEEN :first AND :last
 LIMIT :most;
 
+-- by_statement --
+-- Facts with one of some words: those that name an entity, or, without one, those that name nobody. The newest first.
+SELECT f.number FROM fact_words w JOIN facts f ON f.number = w.rowid
+WHERE fact_words MATCH :words AND CASE WHEN :entity = '' THEN f.names = '[]' ELSE f.number IN (
+  SELECT m.fact FROM names n JOIN mentions m ON m.name = n.name WHERE n.entity = :entity) END
+ORDER BY f.said_on DESC, f.number DESC LIMIT :most;
+
 -- by_kind --
 SELECT f.number FROM facts f WHERE f.kind = :kind ORDER BY f.said_on DESC, f.number DESC LIMIT :most;
 
 -- facts --
 SELECT f.number, f.id, f.kind, f.text, f.names, f.path, f.line, f.last_line, f.said_on, f.first_day, f.last_day,
-  f.confidence, f.origin
+  f.confidence, f.origin, f.instead_of
 FROM facts f WHERE f.number IN (SELECT value FROM json_each(:numbers));
 
 -- facts_of_kind --
 SELECT f.number, f.id, f.kind, f.text, f.names, f.path, f.line, f.last_line, f.said_on, f.first_day, f.last_day,
-  f.confidence, f.origin
+  f.confidence, f.origin, f.instead_of
 FROM facts f WHERE f.kind = :kind ORDER BY f.said_on, f.number;
+
+-- all_facts --
+SELECT f.number, f.id, f.kind, f.text, f.names, f.path, f.line, f.last_line, f.said_on, f.first_day, f.last_day,
+  f.confidence, f.origin, f.instead_of
+FROM facts f ORDER BY f.said_on, f.number;
 
 -- entities_of --
 SELECT m.fact, n.entity FROM mentions m JOIN names n ON n.name = m.name

@@ -1,0 +1,13 @@
+"""Embedders besides the embedded one: services to which the texts of memory are sent, and GGUF files on this machine.
+
+`vendors` says how each service is asked, `remote` asks it.
+"""
+
+from __future__ import annotations
+
+from palinurus.runtime.extensions import App
+
+
+def register(app: App) -> None:
+    for provider in ("openai", "gemini", "voyage", "mistral", "ollama", "openai-compatible"):
+        app.embedder(provider, f"{__name__}.remote:open_remote")
