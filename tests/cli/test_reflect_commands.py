@@ -185,6 +185,16 @@ def test_proposals_wait_for_the_owner(pal_command: Pal, workspace: Path) -> None
     assert "it was accepted" in again.err
 
 
+def test_the_page_of_somebody_says_what_is_so_and_what_was(pal_command: Pal, workspace: Path) -> None:
+    write_notes(workspace, {"2026-10-15": "## Retain\n- W @Anna: Moved to Vienna.\n"})
+    reflected(pal_command)
+    text = page(workspace, "entities/Anna")
+    assert (
+        text.index("## Now") < text.index("Moved to Vienna.") < text.index("## Before") < text.index("Lives in Graz.")
+    )
+    assert "Lives in Graz." not in page(workspace, "world")
+
+
 def test_a_dry_run_writes_nothing(pal_command: Pal, workspace: Path) -> None:
     assert reflected(pal_command, "--dry-run")["pages"]
     assert not (workspace / "bank").exists()
