@@ -84,7 +84,7 @@ METHODS: dict[str, str] = {
         memory.collections.list
         memory.get
         memory.bank.diff memory.beliefs memory.entities memory.entities.show memory.proposals memory.recall
-        memory.said memory.search memory.status models.list models.status plugins.doctor
+        memory.said memory.search memory.spaces memory.status models.list models.status plugins.doctor
         plugins.info plugins.list plugins.lock route.explain runs.list runs.show
         sandbox.explain sessions.describe sessions.get sessions.list sessions.preview sessions.resolve sessions.search
         sessions.show sessions.subscribe skills.check skills.info skills.list subagents.list

@@ -42,6 +42,9 @@ class HomeWithMemory:
         self._runtime.services.agents.refresh()
         return self._runtime.services.memory("main").builtin
 
+    async def size_on_disk(self) -> int:
+        return (await self.memory.status()).index_bytes
+
     async def asks(self, query: str = "Which ship is called Aster 7?") -> Any:
         return await self.memory.search(Question(query, SHORT))
 
@@ -175,6 +178,53 @@ async def test_a_slow_service_costs_a_search_no_more_than_its_time(home_with: Ca
         assert answer.results
         assert (answer.mode, answer.freshness.vectors) == ("keyword", "down")
         assert "did not answer within" in answer.freshness.why
+
+
+async def test_a_switch_under_load_mixes_no_spaces_and_leaves_no_gap(
+    home_with: Callable[..., HomeWithMemory], workspace: Path
+) -> None:
+    """Both models have vectors of the same size, so that only their directions tell a mixture."""
+    lines = [f"- Note {number}: harbour {number * 7} has berth {number * 13}." for number in range(600)]
+    (workspace / "MEMORY.md").write_text("\n".join(lines) + "\n")
+    async with EmbeddingServer() as server:
+        pal = home_with(**openai_at(server, model="one", fallback="none"))
+        await pal.memory.sync()
+        (before,) = await pal.memory.spaces()
+        size = await pal.size_on_disk()
+        server.delay = 0.02
+        pal.configure(openai_at(server, model="two", fallback="none"))
+        pal.memory.start()
+        served: list[str] = []
+        while "two" not in served or len(served) < served.index("two") + 20:
+            number = len(served) * 37 % 600
+            answer = await pal.memory.search(Question(lines[number][2:], SHORT, explain=True))
+            best = answer.results[0]
+            assert best.snippet.removeprefix("- ") == lines[number][2:]
+            assert answer.mode == "hybrid", answer.freshness
+            (vector,) = [each for each in best.factors if each.name == "vector"]
+            assert vector.value > 0.8, "a question of one space was compared with vectors of another"
+            served.append(answer.model)
+        assert served == sorted(served), "it changed once"
+        assert "one" in served, "the old space was searched while the new one was filled"
+        (after,) = await pal.memory.spaces()
+        assert (before.model, after.model, after.state, after.embedded) == ("one", "two", "searched", after.pieces)
+        assert await pal.size_on_disk() <= 1.1 * size
+
+
+async def test_whoever_goes_back_to_the_embedded_model_sends_nothing_more(
+    home_with: Callable[..., HomeWithMemory],
+) -> None:
+    async with EmbeddingServer() as server:
+        pal = home_with(**openai_at(server))
+        await pal.memory.sync()
+        sent = len(server.paths)
+        pal.configure({"provider": "embedded"})
+        answer = await pal.asks()
+        assert (answer.mode, answer.freshness.vectors) == ("keyword", "down")
+        assert "not complete yet" in answer.freshness.why
+        await pal.memory.sync()
+        assert (await pal.asks()).provider == "testing"
+        assert len(server.paths) == sent
 
 
 def space_of(model: str, dimensions: int = 8) -> Space:

@@ -112,7 +112,9 @@ class EmbeddingServer:
 
     def _embedded(self, path: str, asked: Json) -> Json:
         size = self.dimensions
-        made = [list(struct.unpack(f"<{size}f", vector_of(text, size))) for text in texts_of(asked)]
+        # Those of each model differ from those of others.
+        texts = [" ".join(f"{asked.get('model', '')}:{word}" for word in text.split()) for text in texts_of(asked)]
+        made = [list(struct.unpack(f"<{size}f", vector_of(text.replace(":", "_"), size))) for text in texts]
         vectors = self.spoil(made)
         if path.endswith(":batchEmbedContents"):
             return {"embeddings": [{"values": vector} for vector in vectors]}

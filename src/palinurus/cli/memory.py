@@ -15,13 +15,14 @@ from palinurus.cli import command
 from palinurus.cli.command import add_operation, call_operation, make_on_first_run, with_home
 from palinurus.cli.shell import LazyGroup, Shell, columns, count_of, echo, run_async, with_shell
 from palinurus.domain.errors import PalinurusError
-from palinurus.memory.answer import IndexFreshness, MemoryStatus, SearchAnswer, SearchResult, SyncReport
+from palinurus.memory.answer import IndexFreshness, MemoryStatus, SearchAnswer, SearchResult, SyncReport, VectorSpace
 from palinurus.memory.question import IndexMemory, SearchMemory
 from palinurus.operations import memory_collections
 from palinurus.operations.memory import (
     export_memory,
     get_memory,
     index_memory,
+    list_spaces,
     search_memory,
     show_memory_status,
     watch_memory,
@@ -294,6 +295,14 @@ add_operation(
     exit_code=lambda found: 1 if found.difference_count or found.trouble or found.backend_reason else 0,
     makes_home=True,
 )
+
+
+def _spaces_text(_: Shell, spaces: tuple[VectorSpace, ...]) -> str:
+    rows = [(each.state, f"{each.embedded:,} of {each.pieces:,}", each.id) for each in spaces]
+    return "\n".join(columns(rows)) if rows else "There are no vectors yet."
+
+
+add_operation(memory, list_spaces, _spaces_text)
 
 
 @memory.group()

@@ -99,6 +99,18 @@ class SyncReport(Struct, frozen=True, rename="camel", omit_defaults=True):
     embedder_trouble: str = ""  # problems with vectors; the words are indexed all the same
 
 
+class VectorSpace(Struct, frozen=True, rename="camel"):
+    """The vectors of one embedder in an index."""
+
+    id: str
+    provider: str
+    model: str
+    dimensions: int
+    embedded: int  # pieces that have a vector
+    pieces: int
+    state: str  # searched | filling: it takes over when it is complete | kept: its embedder does not work now
+
+
 class IndexExport(Struct, frozen=True):
     """What an export has written."""
 

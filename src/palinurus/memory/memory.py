@@ -17,7 +17,7 @@ import msgspec
 
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import PalinurusError, StorageError
-from palinurus.memory.answer import IndexExport, MemoryStatus, OnProgress, SearchAnswer, SyncReport
+from palinurus.memory.answer import IndexExport, MemoryStatus, OnProgress, SearchAnswer, SyncReport, VectorSpace
 from palinurus.memory.embedder import Embedder, EmbedderChain, Space
 from palinurus.memory.fill import VectorFiller
 from palinurus.memory.index import MemoryIndex
@@ -176,14 +176,30 @@ class Memory:
         return await self._index.read_conversation(path)
 
     async def status(self, *, deep: bool = False) -> MemoryStatus:
-        status = await self._index.status(deep=deep, space=self.serving.space if self.serving else None)
+        made = self.serving.space if self.serving else None
+        in_use = await self._store.space_in_use()
+        if made and in_use and made.fits(Space.read(in_use)):
+            made = Space.read(in_use)  # it may not know its dimensions yet
+        status = await self._index.status(deep=deep, space=made)
         watching = self._watcher is not None and self._watcher.watching
         trouble = status.trouble or (self._filler.trouble if self._filler else "")
-        made = self.serving.space if self.serving else None
         used = Space.read(status.embedder) if status.embedder and made else made
         named = {"provider": used.provider, "model": used.model} if used else {"provider": "none"}
         fallback = self.embedder.fallback if isinstance(self.embedder, EmbedderChain) else None
         return msgspec.structs.replace(status, watching=watching, trouble=trouble, fallback=fallback, **named)
+
+    async def spaces(self) -> tuple[VectorSpace, ...]:
+        """The one that is searched first."""
+        totals, in_use = await self._store.totals(), await self._store.space_in_use()
+        filling = self.serving.space if self.serving else None
+
+        def told(id_: str, embedded: int) -> VectorSpace:
+            space = Space.read(id_)
+            state = "searched" if id_ == in_use else "filling" if filling and filling.fits(space) else "kept"
+            return VectorSpace(id_, space.provider, space.model, space.dimensions, embedded, totals.pieces, state)
+
+        found = [told(*each) for each in totals.embedded.items()]
+        return tuple(sorted(found, key=lambda each: each.state != "searched"))
 
     def listen(self, on_sync: OnSync) -> Callable[[], None]:
         """Calls `on_sync` for each indexed change; returns a function that stops it."""

@@ -116,9 +116,11 @@ class MemoryStore:
 
         Until then a space that is being filled is a shadow: `look` still uses the old one.
         """
-        await self._write(lambda tx: _use_space(tx, space, kept))
+        dropped = await self._write(lambda tx: _use_space(tx, space, kept))
         self._looker.forget_vectors()
         self._filled = {}
+        if dropped:
+            await (await self._opened()).scrub(rewrite=True)  # gives their place on the disk back
 
     async def space_in_use(self) -> str:
         return await self._read(lambda tx: tx.value("memory.space_in_use") or "")
@@ -307,17 +309,19 @@ def _put_vectors(tx: Transaction, space: Space, packed: dict[int, tuple[bytes, b
         tx.run("memory.add_signs", space=number)
 
 
-def _use_space(tx: Transaction, space: Space | None, kept: Sequence[Space]) -> None:
-    """Sets the space in use. Vectors of no space in use stay for later."""
+def _use_space(tx: Transaction, space: Space | None, kept: Sequence[Space]) -> bool:
+    """Sets the space in use. Vectors of no space in use stay for later. Returns whether some were dropped."""
     tx.run("memory.drop_signs")
     if space is None:
         tx.run("memory.use_space", name="")
-        return
+        return False
+    before = tx.value("memory.vector_count")
     tx.run("memory.drop_other_spaces", names=json.dumps([each.id for each in (space, *kept)]))
     tx.run("memory.add_space", name=space.id, dimensions=space.dimensions)
     tx.run("memory.use_space", name=space.id)
     load_comparison(tx)
     tx.run("memory.add_signs", space=tx.one("memory.space_named", name=space.id)[0])
+    return bool(tx.value("memory.vector_count") < before)
 
 
 def _totals(tx: Transaction, path: Path | None) -> IndexTotals:

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from palinurus.domain.errors import ConfigError, NotFound
-from palinurus.memory.answer import IndexExport, MemoryStatus, Progress, SearchAnswer, SyncReport
+from palinurus.memory.answer import IndexExport, MemoryStatus, Progress, SearchAnswer, SyncReport, VectorSpace
 from palinurus.memory.conversations import MANY, said_lines, session_of
 from palinurus.memory.get import MAX_CHARACTERS, MAX_LINES, LineRange, MemoryText, get_lines
 from palinurus.memory.question import IndexMemory, SearchMemory, question
@@ -101,6 +101,17 @@ async def show_memory_status(
     """
     memory = services.memory(agent.strip().lower() or services.agents.default)
     return await memory.status(deep=deep)
+
+
+@operation("memory.spaces", scope="read")
+async def list_spaces(services: Services, agent: OfAgent = "") -> tuple[VectorSpace, ...]:
+    """List the vector spaces of the index: one per embedder, more than one only while the embedder changes.
+
+    Examples:
+      pal memory spaces
+      pal memory spaces --agent work --json
+    """
+    return await services.memory(agent.strip().lower() or services.agents.default).builtin.spaces()
 
 
 MEMORY_GET = mcp_tool(
