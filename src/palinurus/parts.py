@@ -317,6 +317,14 @@ EXTENSIONS = (
     Extension(
         "knowledge",
         "palinurus.extensions.knowledge",
+        config={
+            "palinurus.extensions.knowledge.daily:ReflectionSettings": (
+                "memory.reflect",
+                "plugins.entries.memory-core.config.dreaming",
+            )
+        },
+        configured_by=("palinurus.extensions.knowledge.daily:ReflectionSettings",),
+        jobs=("memory.reflection",),
         commands={
             "memory bank": "Pages that reflection writes into `bank/`: what has changed, and back again.",
             "memory beliefs": "What opinions add up to, and how sure that is.",

@@ -12,7 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from palinurus.domain.messages import Origin
 from palinurus.extensions.knowledge.entities import normal_name
 from palinurus.extensions.knowledge.facts import FactKind
-from palinurus.extensions.knowledge.store import KnowledgeStore, StoredFact
+from palinurus.extensions.knowledge.store import FactQuery, KnowledgeStore, StoredFact
 from palinurus.extensions.knowledge.topics import (
     CHANGED_MIND,
     WORDS,
@@ -30,12 +30,13 @@ from palinurus.extensions.knowledge.topics import (
     topics_of,
 )
 from palinurus.memory.answer import IndexFreshness, SearchAnswer, SearchResult
-from palinurus.memory.terms import DateSpan, asked_about, date_in_path, word_query
+from palinurus.memory.terms import asked_about, date_in_path, word_query
 from palinurus.text.tokens import estimate_tokens
 
 SMOOTHING = 60  # of RRF
 MOST = {"by_words": 200, "by_entity": 200, "by_time": 300, "by_kind": 100, "by_statement": 300}  # of each arm
 BY_ENTITY, BY_TIME, BY_OPINION = 2.0, 2.0, 2.0  # how much an arm that fits is raised in rank
+LONGEST_NAME = 6  # words
 OUTSIDE = 0.25  # of the score of what the owner did not write
 _OPINION = re.compile(
     r"\b(prefer\w*|like[sd]?|love[sd]?|hate[sd]?|dislike\w*|favou?rites?|opinions?|think(?:s|ing)?|thought|feel|believes?"
@@ -113,12 +114,11 @@ async def recall_facts(
     """`plain`: what memory search has found. `scope.entity` is as it is listed."""
     listed = await store.names()
     named = names_in(question.query, listed)
-    arms = await _arms(store, question.query, scope, named, today)
-    stored = await store.facts({number for _, numbers in arms for number in numbers})
+    arms = _arms(question.query, scope, named, today)
+    found, stored = await _found(store, arms)
     scores: dict[int, float] = defaultdict(float)
-    for boost, numbers in arms:
-        fitting = [number for number in numbers if number in stored and scope.has_fact(stored[number])]
-        _add_ranks(scores, fitting, boost)
+    for arm, numbers in zip(arms, found, strict=True):
+        _add_ranks(scores, (number for number in numbers if scope.has_fact(stored[number])), arm.boost)
     for number in scores:
         if stored[number].fact.origin != Origin.OWNER:
             scores[number] *= OUTSIDE
@@ -172,41 +172,61 @@ def answers_of(
 
 def names_in(text: str, known: Mapping[str, str]) -> tuple[str, ...]:
     """Entities that a text names, as they are listed: `Anna Berg` is not also the other Anna."""
-    words, found = f" {normal_name(text)} ", dict[str, None]()
-    for normal, name in sorted(((normal_name(each), each) for each in known), key=lambda one: (-len(one[0]), one)):
-        if f" {normal} " in words:
-            words = words.replace(f" {normal} ", " | ")
-            found[known[name]] = None
+    normal = {normal_name(name): entity for name, entity in known.items()}
+    words, at, found = normal_name(text).split(), 0, dict[str, None]()
+    while at < len(words):
+        taken = next((n for n in range(LONGEST_NAME, 0, -1) if " ".join(words[at : at + n]) in normal), 0)
+        if taken:
+            found[normal[" ".join(words[at : at + taken])]] = None
+        at += taken or 1
     return tuple(found)
 
 
-async def _arms(
-    store: KnowledgeStore, query: str, scope: RecallScope, named: Sequence[str], today: date
-) -> list[tuple[float, list[int]]]:
-    """Numbers of facts, best first, and how much each ranking is raised."""
-    arms: list[tuple[float, list[int]]] = []
+class _Arm(Struct, frozen=True):
+    boost: float  # how much its ranking is raised
+    query: FactQuery
+    only: str = ""  # others: only what another arm has found; nothing: only if no other arm has found anything
+
+
+def _arms(query: str, scope: RecallScope, named: Sequence[str], today: date) -> list[_Arm]:
+    arms: list[_Arm] = []
+
+    def add(boost: float, name: str, only: str = "", **values: Any) -> None:
+        arms.append(_Arm(boost, FactQuery(name, MOST[name], values), only))
+
     if words := word_query(query).words:
-        match = " OR ".join(f'"{word}"' for word in words)
-        arms.append((1.0, await store.find("by_words", MOST["by_words"], words=match)))
+        add(1.0, "by_words", words=_any_of(words))
     if entities := list(dict.fromkeys((*([scope.entity] if scope.entity else ()), *named))):
-        arms.append((BY_ENTITY, await store.find("by_entity", MOST["by_entity"], entities=json.dumps(entities))))
+        add(BY_ENTITY, "by_entity", entities=json.dumps(entities))
     for asked in asked_kinds(query):
         for entity in entities or [""]:
-            match = " OR ".join(f'"{word}"' for word in WORDS[asked].split())
-            arms.append((1.0, await store.find("by_statement", MOST["by_statement"], words=match, entity=entity)))
+            add(1.0, "by_statement", words=_any_of(WORDS[asked].split()), entity=entity)
     spans = asked_about(query, today)
-    if not spans and scope.since and not any(numbers for _, numbers in arms):
-        spans = (DateSpan(scope.since, today),)  # "what is new" names nothing else
     for span in spans[:3]:
-        first, last = span.first.isoformat(), span.last.isoformat()
-        arms.append((BY_TIME, await store.find("by_time", MOST["by_time"], first=first, last=last)))
-    kind = scope.kind or ("opinion" if _OPINION.search(query.lower()) else "")
-    if kind:
-        of_kind = await store.find("by_kind", MOST["by_kind"], kind=kind)
-        others = {number for _, numbers in arms for number in numbers}
-        fitting = [number for number in of_kind if number in others] if not scope.kind else of_kind
-        arms.append((BY_OPINION, fitting))
+        add(BY_TIME, "by_time", first=span.first.isoformat(), last=span.last.isoformat())
+    if scope.since and not spans:  # "what is new" names nothing else
+        add(BY_TIME, "by_time", "nothing", first=scope.since.isoformat(), last=today.isoformat())
+    if scope.kind:
+        add(BY_OPINION, "by_kind", kind=scope.kind)
+    elif _OPINION.search(query.lower()):
+        add(BY_OPINION, "by_kind", "others", kind="opinion")
     return arms
+
+
+def _any_of(words: Iterable[str]) -> str:
+    return " OR ".join(f'"{word}"' for word in words)
+
+
+async def _found(store: KnowledgeStore, arms: Sequence[_Arm]) -> tuple[list[list[int]], dict[int, StoredFact]]:
+    """Numbers of facts for each arm, the best first."""
+    found, stored = await store.look([arm.query for arm in arms])
+    others = {number for arm, numbers in zip(arms, found, strict=True) if not arm.only for number in numbers}
+    for at, arm in enumerate(arms):
+        if arm.only == "others":
+            found[at] = [number for number in found[at] if number in others]
+        elif arm.only and others:
+            found[at] = []
+    return found, stored
 
 
 def _add_ranks(scores: dict[int, float], numbers: Iterable[int], boost: float) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any, TypeVar
@@ -46,6 +46,14 @@ class StoredFact(Struct, frozen=True):
     entities: tuple[str, ...]  # under which they are listed
 
 
+class FactQuery(Struct, frozen=True):
+    """One of the queries `by_…`."""
+
+    name: str
+    most: int
+    values: dict[str, Any]
+
+
 class KnowledgeStore:
     """When a write returns, all of it is there, or nothing after an error."""
 
@@ -53,6 +61,7 @@ class KnowledgeStore:
         """Without a path it is in memory."""
         self._path = path
         self._database: Database | None = None
+        self._names: dict[str, str] | None = None  # as long as nothing is written
 
     async def stamps(self) -> dict[str, str]:
         return dict(await self._read(lambda tx: tx.all("knowledge.files")))
@@ -73,7 +82,9 @@ class KnowledgeStore:
                 number = _put_facts(tx, number, reading.facts)
             _resolve(tx, declared)
 
+        self._names = None
         await self._write(work)
+        self._names = None  # they may have been read meanwhile
 
     async def entities(self) -> list[Entity]:
         rows = await self._read(lambda tx: tx.all("knowledge.entities"))
@@ -93,17 +104,20 @@ class KnowledgeStore:
 
     async def names(self) -> dict[str, str]:
         """Every name, and the entity under which it is listed."""
-        return dict(await self._read(lambda tx: tx.all("knowledge.known_names")))
+        if self._names is None:
+            self._names = dict(await self._read(lambda tx: tx.all("knowledge.known_names")))
+        return self._names
 
-    async def find(self, query: str, most: int, **values: Any) -> list[int]:
-        """Numbers of facts by one of the queries `by_…`, the best first."""
-        return [number for (number,) in await self._read(lambda tx: tx.all(f"knowledge.{query}", most=most, **values))]
+    async def look(self, queries: Sequence[FactQuery]) -> tuple[list[list[int]], dict[int, StoredFact]]:
+        """Numbers of facts for each, the best first; and the facts."""
 
-    async def facts(self, numbers: Iterable[int]) -> dict[int, StoredFact]:
-        wanted = json.dumps(list(numbers))
-
-        def work(tx: Transaction) -> dict[int, StoredFact]:
-            return _stored(tx, tx.all("knowledge.facts", numbers=wanted))
+        def work(tx: Transaction) -> tuple[list[list[int]], dict[int, StoredFact]]:
+            found = [
+                [number for (number,) in tx.all(f"knowledge.{each.name}", most=each.most, **each.values)]
+                for each in queries
+            ]
+            wanted = json.dumps(list({number for numbers in found for number in numbers}))
+            return found, _stored(tx, tx.all("knowledge.facts", numbers=wanted))
 
         return await self._read(work)
 
@@ -117,6 +131,7 @@ class KnowledgeStore:
         return int(await self._read(lambda tx: tx.value("knowledge.count")))
 
     async def close(self) -> None:
+        self._names = None
         if self._database is not None:
             database, self._database = self._database, None
             await database.close()

@@ -222,21 +222,11 @@ def _statement(stored: StoredFact, listed: Mapping[str, str]) -> FactStatement |
         name = fact.entities[0]
         is_inline = f"@{name.replace(' ', '-')}" in fact.text
         subject = listed.get(name, name) if not is_inline or fact.text.startswith("@") else ""
-    personal = bool(subject or _OWN.search(fact.text))
-    about, values = _parts(fact.text)
-    kinds = tuple(
-        kind
-        for kind, pattern in _STATES.items()
-        if (personal or kind in ("price", "state")) and (values or kind == "taste") and pattern.search(fact.text)
-    )
-    if len(kinds) > 1:
-        kinds = kinds[:1] if kinds[0] == "price" else tuple(kind for kind in kinds if kind != "state")
+    kinds, about, values = _read_text(fact.text, bool(subject))
     dated = bool(fact.first_day) and kinds != ("state",)
     unsure = kinds and kinds[0] in ("home", "job") and _NOT_YET.search(fact.text) and not dated
     if not kinds or unsure or _NO_MORE.search(fact.text):
         return None
-    if "taste" in kinds:
-        about |= values  # what is liked is what it is about
     return FactStatement(
         stored, kinds, subject, about, values, fact.first_day if dated else fact.said_on, dated,
         _CORRECTS.search(fact.text) is not None,
@@ -244,6 +234,20 @@ def _statement(stored: StoredFact, listed: Mapping[str, str]) -> FactStatement |
 
 
 @lru_cache(20_000)
+def _read_text(text: str, is_of_somebody: bool) -> tuple[tuple[TopicKind, ...], frozenset[str], frozenset[str]]:
+    """The kinds that it may be of, what it is about, and its values."""
+    about, values = _parts(text)
+    personal = is_of_somebody or _OWN.search(text)
+    kinds = tuple(
+        kind
+        for kind, pattern in _STATES.items()
+        if (personal or kind in ("price", "state")) and (values or kind == "taste") and pattern.search(text)
+    )
+    if len(kinds) > 1:
+        kinds = kinds[:1] if kinds[0] == "price" else tuple(kind for kind in kinds if kind != "state")
+    return kinds, about | values if "taste" in kinds else about, values  # what is liked is what it is about
+
+
 def _parts(text: str) -> tuple[frozenset[str], frozenset[str]]:
     """The roots of what a statement is about, and its values: names, numbers, days."""
     words, numbers = words_of(text), (each.rstrip(".,") for each in _NUMBER.findall(text))
