@@ -181,7 +181,6 @@ class Extension(Struct, frozen=True):
     channels: dict[str, dict[str, Any]] = {}  # networks that it brings -> what people are told of each
     slots: tuple[str, ...] = ()  # that it has: contextEngine, sandbox, browser
     tool_names: tuple[str, ...] = ()  # of a plugin: they are in group:plugins
-    panels: dict[str, dict[str, str]] = {}  # pages on the dashboard -> title, file
     host: str = ""  # "module:name" of what registers it instead, because it is somebody else's code: a plugin
 
 
@@ -267,7 +266,7 @@ EXTENSIONS = (
         "plugins",
         "palinurus.extensions.plugins",
         commands={"plugins": "List, install and write plugins."},
-        operations=_in_family("plugins", "list info enable disable prepare install uninstall lock new doctor"),
+        operations=_in_family("plugins", "list info panel enable disable prepare install uninstall lock new doctor"),
         config={"palinurus.extensions.plugins.settings:PluginSettings": ("plugins",)},
         before="approvals",
     ),
@@ -318,6 +317,14 @@ EXTENSIONS = (
     Extension(
         "knowledge",
         "palinurus.extensions.knowledge",
+        config={
+            "palinurus.extensions.knowledge.daily:ReflectionSettings": (
+                "memory.reflect",
+                "plugins.entries.memory-core.config.dreaming",
+            )
+        },
+        configured_by=("palinurus.extensions.knowledge.daily:ReflectionSettings",),
+        jobs=("memory.reflection",),
         commands={
             "memory bank": "Pages that reflection writes into `bank/`: what has changed, and back again.",
             "memory beliefs": "What opinions add up to, and how sure that is.",

@@ -37,6 +37,7 @@ ROUTES: dict[str, tuple[str, ...]] = {
         "GET /config",
         "GET /agents",
         "GET /subagents",
+        "GET /plugins",
         "GET /schedule",
         "GET /welcome",
         "GET /login",
@@ -75,7 +76,8 @@ ROUTES: dict[str, tuple[str, ...]] = {
 }
 
 METHODS: dict[str, str] = {
-    "read": """agent.events agent.identity.get agent.wait agents.files.get agents.files.list agents.list agents.show
+    "read": """plugins.panel
+        agent.events agent.identity.get agent.wait agents.files.get agents.files.list agents.list agents.show
         approvals.grants approvals.list approvals.preview approvals.outside approvals.show audit.show audit.verify
         channels.list channels.logs channels.manifest channels.networks channels.status chat.history
         cron.calendar cron.get cron.list cron.next cron.plan cron.preview cron.runs cron.show cron.status

@@ -148,7 +148,7 @@ def test_a_line_that_was_deleted_does_not_come_back_until_it_is_restored(pal_com
 
 
 def test_a_page_that_would_lose_its_lines_without_a_reason_is_left_alone(pal_command: Pal, workspace: Path) -> None:
-    facts = "".join(f"- W: Fact number {number} is known.\n" for number in range(20))
+    facts = "".join(f"- W: Counted boat {number} twice.\n" for number in range(20))
     write_notes(workspace, {"2026-08-01": f"## Retain\n{facts}"})
     reflected(pal_command)
     before = page(workspace, "world")
@@ -157,7 +157,7 @@ def test_a_page_that_would_lose_its_lines_without_a_reason_is_left_alone(pal_com
     assert "no note has them any more" in reports["bank/world.md"]["leftAlone"]
     assert page(workspace, "world") == before
     reflected(pal_command, "--accept-loss")
-    assert "Fact number" not in page(workspace, "world")
+    assert "Counted boat" not in page(workspace, "world")
 
 
 @pytest.mark.usefixtures("repository")
@@ -183,6 +183,16 @@ def test_proposals_wait_for_the_owner(pal_command: Pal, workspace: Path) -> None
     again = pal_command("memory", "proposals", "reject", waiting[0]["id"])
     assert again.code != 0
     assert "it was accepted" in again.err
+
+
+def test_the_page_of_somebody_says_what_is_so_and_what_was(pal_command: Pal, workspace: Path) -> None:
+    write_notes(workspace, {"2026-10-15": "## Retain\n- W @Anna: Moved to Vienna.\n"})
+    reflected(pal_command)
+    text = page(workspace, "entities/Anna")
+    assert (
+        text.index("## Now") < text.index("Moved to Vienna.") < text.index("## Before") < text.index("Lives in Graz.")
+    )
+    assert "Lives in Graz." not in page(workspace, "world")
 
 
 def test_a_dry_run_writes_nothing(pal_command: Pal, workspace: Path) -> None:

@@ -52,8 +52,9 @@ def test_a_run_records_what_its_tests_show_also_from_workers(tmp_path: Path) -> 
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  shows(program, what): x\n")
     records = tmp_path / "records.json"
     write_records(records, [Record("OpenClaw", "2025.1", "agent", "works")])
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "1", "-p", "support.compatibility"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "xdist", "-n", "1", "-p", "support.compatibility"]
     env = os.environ | {"COMPATIBILITY": str(records), "PYTHONPATH": str(ROOT / "tests")}
+    env["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # to load the others takes most of the time
     ended = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1, ended.stdout + ended.stderr
     found = {(record.program, record.what): (record.version, record.result) for record in read_records(records)}

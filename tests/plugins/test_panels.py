@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from palinurus.extensions.plugins.host import PLUGIN_HOST
+from palinurus.extensions.plugins.operations import show_panel
 from palinurus.plugin import API
 from palinurus.runtime.extensions import LOADED
 from palinurus.testing.plugins import PluginHarness
@@ -23,11 +24,15 @@ async def test_the_examples_of_the_page_are_one_plugin_that_works(tmp_path: Path
     folder.mkdir()
     (folder / "palinurus.plugin.json").write_text(manifest)
     (folder / "tides_plugin.py").write_text("\n".join(code))
+    (folder / "today.html").write_text("\n".join(re.findall(r"```html\n(.*?)```", text, re.DOTALL)))
     scope: dict[str, Any] = {"HERE": folder}
     exec(test, scope)
     await scope["test_tides"](tmp_path)
     async with PluginHarness(folder, tmp_path / "more") as plugin:
         await plugin.says("/tides")
+        panel = await show_panel(plugin.services, plugin="tides", page="today")
+        assert (panel.title, 'palinurus.call("tides.next"' in panel.html) == ("Tides today", True)
+        assert panel.operations == ("tides.next",)
         declared = json.loads(manifest)["capabilities"]
         assert set(declared["operations"]) <= set(LOADED.app.operations)
         assert set(declared["jobs"]) <= set(LOADED.app.jobs)

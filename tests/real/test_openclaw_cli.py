@@ -1,10 +1,12 @@
-"""The real OpenClaw command, from npm, speaks to our gateway: with the token, as a device, and as `openclaw agent`."""
+"""The real OpenClaw command, from npm, speaks to our gateway: with the token, as a device, as `openclaw agent` and as
+its TUI. And to our registry of skills."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
+import re
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -13,15 +15,20 @@ from typing import Any
 
 import pytest
 
+from support.behaviours import Behaviour, Calls, Json
 from support.wire import WireServer
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "faults"))
-from homes import PalHome, Talk, parrot
+sys.path.insert(0, str(Path(__file__).parent.parent / "terminal"))
+from pseudo_terminal import ENTER, Terminal
+
+from homes import PalHome, Talk, heard, parrot
 
 PLACE = Path(__file__).parents[2] / ".peers" / "openclaw"
 NODE = PLACE / "node" / "bin" / "node"
-COMMAND = PLACE / "node_modules" / "openclaw" / "openclaw.mjs"
-SECONDS = 60.0  # a call takes two; the machine may be busy
+PROGRAM = (str(NODE), str(PLACE / "node_modules" / "openclaw" / "openclaw.mjs"))
+COMPLAINT = re.compile(r"\berror\b|(?<!inspection )failed\b|unknown method|needs the scope|unreachable", re.IGNORECASE)
+SECONDS = 120.0  # a call takes two; the machine may be busy
 
 pytestmark = pytest.mark.real
 
@@ -48,11 +55,18 @@ class OpenClaw:
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "openclaw.json").write_text(json.dumps(sections))
 
-    async def __call__(self, *words: str) -> tuple[int, Any]:
-        """Its exit code and what it printed as JSON."""
-        env = {"HOME": str(self.folder.parent), "OPENCLAW_STATE_DIR": str(self.folder), "PATH": os.defpath}
+    def connect(self) -> None:
+        """Have every command go to our gateway."""
+        self.configure(gateway={"mode": "remote", "remote": {"url": self.gateway, "token": self.token}})
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {"HOME": str(self.folder.parent), "OPENCLAW_STATE_DIR": str(self.folder), "PATH": os.defpath}
+
+    async def run(self, *words: str, **more: str) -> tuple[int, str, str]:
+        """Its exit code and what it printed, on stdout and on stderr. `more` are variables of its environment."""
         process = await asyncio.create_subprocess_exec(
-            NODE, COMMAND, *words, "--json", env=env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+            *PROGRAM, *words, env=self.env | more, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
         )
         try:
             out, err = await asyncio.wait_for(process.communicate(), SECONDS)
@@ -60,19 +74,39 @@ class OpenClaw:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-        assert out, err.decode()
-        return process.returncode or 0, json.loads(out)
+        return process.returncode or 0, out.decode(), err.decode()
+
+    async def says(self, *words: str, **more: str) -> str:
+        """What it prints for a person, if it is content."""
+        code, out, err = await self.run(*words, **more)
+        assert code == 0, out + err
+        assert not COMPLAINT.search(out), out
+        return out
+
+    async def __call__(self, *words: str) -> tuple[int, Any]:
+        """Its exit code and what it printed as JSON."""
+        code, out, err = await self.run(*words, "--json")
+        assert out, err
+        return code, json.loads(out)
 
     async def call(self, method: str, *more: str, auth: str = "--token", **params: Any) -> Any:
         asked = ("--params", json.dumps(params), "--url", self.gateway, auth, self.token)
         return (await self("gateway", "call", method, *asked, *more))[1]
 
 
+def writer(body: Json) -> Behaviour:
+    """A model that runs what it is told to run."""
+    words = heard(body)
+    if words.startswith("run ") and body["messages"][-1]["role"] == "user":
+        return Calls(("exec", {"command": words.removeprefix("run ")}), text="Let me.")
+    return parrot(body)
+
+
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncIterator[tuple[Talk, PalHome, str]]:
-    async with WireServer(otherwise=parrot) as wire:
+    async with WireServer(otherwise=writer) as wire:
         home = PalHome(tmp_path / "home")
-        home.set_up(wire.base_url)
+        home.set_up(wire.base_url, agents={"sandbox": {"mode": "off"}})  # where commands ask
         async with home.talking("gateway", "run", "--port", "0") as talk:
             line = await talk.until(lambda said: said.startswith("pal gateway at "))
             yield talk, home, line.split()[3].replace("http", "ws")
@@ -105,7 +139,7 @@ async def test_health_chat_send_and_chat_history_are_answered(openclaw: OpenClaw
 
 @pytest.mark.shows("OpenClaw", "`agent --message` through our gateway")
 async def test_an_agents_final_answer_reaches_the_command_that_waits_for_it(openclaw: OpenClaw) -> None:
-    openclaw.configure(gateway={"mode": "remote", "remote": {"url": openclaw.gateway, "token": openclaw.token}})
+    openclaw.connect()
     code, told = await openclaw("agent", "--session-key", "agent:main:cli", "--message", "are you there?")
     assert code == 0
     assert told["status"] == "ok"
@@ -148,3 +182,92 @@ async def test_a_wrong_token_a_missing_scope_and_an_unknown_method_are_told_as_i
     assert unknown["error"]["code"] == "UNKNOWN_METHOD"
     stranger = OpenClaw(openclaw.folder, openclaw.gateway, "not-the-token-of-this-gateway")
     assert (await stranger.call("health"))["ok"] is False
+
+
+@pytest.mark.shows("OpenClaw", "`health`, `status`, `channels status`, `devices|cron|nodes|skills list` print no error")
+async def test_its_commands_for_people_find_what_they_ask_for(openclaw: OpenClaw) -> None:
+    openclaw.connect()
+    assert "Agents: main (default)" in await openclaw.says("health")
+    assert re.search(r"reachable \d+ms · auth token", await openclaw.says("status"))
+    assert "Gateway reachable." in await openclaw.says("channels", "status")
+    assert "No device pairing entries." in await openclaw.says("devices", "list")
+    assert "No automations." in await openclaw.says("cron", "list")
+    assert "Paired: 0" in await openclaw.says("nodes", "list")
+    assert "checklists" in await openclaw.says("skills", "list")
+    present = (await openclaw("system", "presence"))[1]
+    assert [each["mode"] for each in present] == ["gateway", "cli"]
+
+
+@pytest.mark.shows("OpenClaw", "TUI: starts without an error line, a message, an approval answered there")
+@pytest.mark.shows("OpenClaw", "`approvals pending`, `approvals resolve`")
+async def test_its_tui_chats_and_an_approval_is_answered_in_it_and_by_its_command(
+    openclaw: OpenClaw, gateway: tuple[Talk, PalHome, str]
+) -> None:
+    openclaw.connect()
+    _, home, _ = gateway
+    async with Terminal(openclaw.env, "tui", columns=110, rows=40, program=PROGRAM) as tui:
+        await tui.sees("connected | idle", seconds=2 * SECONDS)
+        assert not COMPLAINT.search(tui.shown), tui.shown
+        await write(tui, "ahoy")
+        await tui.sees("heard: ahoy", "connected | idle", in_order=True)
+
+        await write(tui, "run touch first.txt")
+        await tui.sees("/approve ")
+        (waiting,) = (await openclaw("approvals", "pending"))[1]["approvals"]
+        assert waiting["summary"] == "touch first.txt"
+        assert not (home.workspace / "first.txt").exists()
+        code, done = await openclaw("approvals", "resolve", waiting["id"], "allow-once")
+        assert (code, done["applied"], done["approval"]["status"]) == (0, True, "allowed")
+        await tui.sees("heard: run touch first.txt", "connected | idle", in_order=True)
+        assert (home.workspace / "first.txt").exists()
+
+        await write(tui, "run touch second.txt")
+        shown = re.search(r"/approve (\w+) allow-once", await tui.sees("/approve "))
+        assert shown is not None
+        await write(tui, f"/approve {shown[1]} allow-once")
+        await tui.sees("heard: run touch second.txt")
+        assert (home.workspace / "second.txt").exists()
+        assert not COMPLAINT.search(tui.shown), tui.shown
+
+
+async def write(tui: Terminal, line: str) -> None:
+    """Enter comes by itself, once the line is shown: it takes what comes in one piece for a paste."""
+    tui.type(line)
+    await tui.sees(line)
+    tui.type(ENTER)
+
+
+@pytest.mark.shows("OpenClaw", "`skills search|install|update|verify` with `pal registry`")
+async def test_it_finds_installs_and_verifies_a_skill_of_our_registry(tmp_path: Path) -> None:
+    home = PalHome(tmp_path / "home")
+    home.configure("http://127.0.0.1:9/v1")
+    source, folder = tmp_path / "tide-table", str(tmp_path / "registry")
+    source.mkdir()
+    (source / "SKILL.md").write_text("---\nname: tide-table\ndescription: Tells when to sail.\n---\nRead the table.\n")
+    async with home.talking("registry", "serve", folder, "--port", "0") as talk:
+        url = (await talk.until(lambda said: said.startswith("pal registry at "))).split()[3]
+        made = (await home.pal("registry", "token", "create", folder, "--owner", "ada", "--json")).json
+        home.variables |= {"CLAWHUB_REGISTRY": url, "CLAWHUB_TOKEN": made["secret"]}
+        published = await home.pal("skills", "publish", str(source), "--version", "1.0.0", "--yes")
+        assert published.code == 0, published
+        openclaw = OpenClaw(tmp_path / "openclaw", "", "")
+        openclaw.configure()
+
+        async def skills(*words: str) -> str:
+            return await openclaw.says("skills", *words, OPENCLAW_CLAWHUB_URL=url)
+
+        assert "@ada/tide-table v1.0.0" in await skills("search", "sail")
+        assert "@ada/tide-table" in await skills("search")
+        said = await skills("install", "@ada/tide-table")
+        assert "Published by ada. Not scanned." in said
+        assert "Installed tide-table@1.0.0" in said
+        assert (openclaw.folder / "workspace" / "skills" / "tide-table" / "SKILL.md").read_bytes() == (
+            source / "SKILL.md"
+        ).read_bytes()
+        assert "already at 1.0.0" in await skills("update", "tide-table")
+        assert json.loads(await skills("verify", "@ada/tide-table"))["ok"] is True
+        blocked = await home.pal("registry", "block", folder, "tide-table", "--reason", "reads keys")
+        assert blocked.code == 0, blocked
+        code, out, err = await openclaw.run("skills", "install", "@ada/tide-table", "--force", OPENCLAW_CLAWHUB_URL=url)
+        assert code != 0, out
+        assert "reads keys" in out + err

@@ -9,11 +9,12 @@ import re
 import struct
 import sys
 import termios
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[()][A-Z0-9]|[=>78]|\].*?(?:\x07|\x1b\\))")
 ENTER, CTRL_C, CTRL_D, CTRL_L = "\r", "\x03", "\x04", "\x0c"
+PAL = (sys.executable, "-m", "palinurus")
 ESCAPE, ALT_ENTER, TAB, UP = "\x1b", "\x1b\r", "\t", "\x1b[A"
 
 
@@ -33,10 +34,12 @@ def pasted(text: str) -> str:
 class Terminal:
     """`shown` is everything that was written, without escape sequences: what is drawn again stands there again."""
 
-    def __init__(self, env: Mapping[str, str], *arguments: str, columns: int = 90, rows: int = 30) -> None:
+    def __init__(
+        self, env: Mapping[str, str], *arguments: str, columns: int = 90, rows: int = 30, program: Sequence[str] = PAL
+    ) -> None:
         self.raw = ""
         self._env = {**os.environ, "TERM": "xterm-256color", **env}
-        self._arguments = arguments
+        self._command = (*program, *arguments)
         self._size = struct.pack("HHHH", rows, columns, 0, 0)
         self._news = asyncio.Event()
         self._mark = 0
@@ -45,7 +48,7 @@ class Terminal:
         self._master, slave = os.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, self._size)
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-ISc", TAKE_TERMINAL, sys.executable, "-m", "palinurus", *self._arguments,
+            sys.executable, "-ISc", TAKE_TERMINAL, *self._command,
             stdin=slave, stdout=slave, stderr=slave, env=self._env, start_new_session=True,
         )  # fmt: skip
         os.close(slave)
@@ -71,11 +74,12 @@ class Terminal:
         self._mark = len(self.shown)
         os.write(self._master, text.encode())
 
-    async def sees(self, *texts: str, seconds: float = 60.0) -> str:
+    async def sees(self, *texts: str, seconds: float = 60.0, in_order: bool = False) -> str:
         """What was shown since the last typing, once all of these stand in it."""
+        wanted = [".*".join(map(re.escape, texts))] if in_order else list(map(re.escape, texts))
         try:
             async with asyncio.timeout(seconds):
-                while not all(text in self.shown[self._mark :] for text in texts):
+                while not all(re.search(each, self.shown[self._mark :], re.DOTALL) for each in wanted):
                     self._news.clear()
                     await self._news.wait()
         except TimeoutError:

@@ -15,6 +15,7 @@ ADDRESSES = (
     "/usage",
     "/runs",
     "/subagents",
+    "/plugins",
     "/schedule",
     "/channels",
     "/logs",

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 # The views of the dashboard. All are served by one file, which looks at the address itself.
 ADDRESSES = (
     *("/", "/s/{key:path}", "/memory", "/context", "/files", "/approvals", "/usage", "/runs", "/logs", "/config"),
-    *("/agents", "/subagents", "/schedule", "/channels", "/welcome", "/login"),
+    *("/agents", "/subagents", "/schedule", "/channels", "/plugins", "/welcome", "/login"),
 )
 
 # Small and soon: the sender is not authenticated yet.
@@ -56,12 +56,20 @@ TYPES = {
 PACKED = ("png",)  # compressed already
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
-    "font-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "font-src 'none'; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'; report-uri /page/csp-report"
 )
 PART = {"cache-control": "no-cache", "vary": "accept-encoding"}  # cached, and checked each time
 # A policy applies to documents only. On forty scripts and styles it would be a seventh of the first load.
 HEADERS = {"content-security-policy": POLICY, "cross-origin-opener-policy": "same-origin", **PART}
+FRAME = "frame.html"  # of a plugin's page: scripts of the plugin, in an origin of its own, which reaches nothing
+FRAME_HEADERS = {
+    "content-security-policy": "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; "
+    "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
+    "x-frame-options": "SAMEORIGIN",
+    "x-dns-prefetch-control": "off",
+    **PART,
+}
 NOT_DOCUMENTS = ("text/javascript", "text/css")
 
 
@@ -189,7 +197,8 @@ class StaticFiles:
             return None
         packs = bool(found.packed) and _takes_gzip(headers.get("accept-encoding", ""))
         tag = f'"{found.tag}{"-gz" if packs else ""}"'
-        reply_headers = {**(PART if found.kind.startswith(NOT_DOCUMENTS) else HEADERS), "etag": tag}
+        document = FRAME_HEADERS if name == FRAME else HEADERS
+        reply_headers = {**(PART if found.kind.startswith(NOT_DOCUMENTS) else document), "etag": tag}
         if tag in (each.strip().removeprefix("W/") for each in headers.get("if-none-match", "").split(",")):
             return Response(status_code=304, headers=reply_headers)
         if packs:

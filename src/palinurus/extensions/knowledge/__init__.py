@@ -2,7 +2,7 @@
 
 `facts` reads the bullets of `## Retain` sections, `entities` finds out which names mean the same, `store` holds what
 is derived from them, `recall` answers questions, `knowledge` keeps all of it in step with the markdown, the truth.
-`beliefs` adds opinions up, `bank` makes pages of it all, and `reflect` writes them.
+`beliefs` adds opinions up, `bank` makes pages of it all, `reflect` writes them, and `daily` has it do so.
 """
 
 from __future__ import annotations
@@ -32,3 +32,5 @@ def register(app: App) -> None:
         app.operation(f"{__name__}.operations:{function}", f"memory.{name}")
     for name in ("beliefs", "reflect", "proposals", "bank"):
         app.command(f"memory {name}", f"{__name__}.commands:{name}")
+    app.job(f"{__name__}.daily:REFLECTION_KIND", "memory.reflection")
+    app.service(f"{__name__}.daily:keep_reflections")

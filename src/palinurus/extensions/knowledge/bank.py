@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -54,9 +54,9 @@ class MergedPage(Struct, frozen=True):
 
 
 def bank_pages(
-    facts: Sequence[StoredFact], beliefs: Sequence[Belief], superseded: Mapping[str, str], files: Mapping[str, str]
+    facts: Sequence[StoredFact], beliefs: Sequence[Belief], superseded: Collection[str], files: Mapping[str, str]
 ) -> list[BankPage]:
-    """The pages that the facts make. `superseded`: fact -> the fact that holds instead; `files`: paths of pages that
+    """The pages that the facts make. `superseded`: facts in whose place others have come; `files`: paths of pages that
     there are, by their name in small letters."""
     own = [each for each in facts if each.fact.origin == Origin.OWNER]
     own.sort(key=lambda each: (each.fact.last_day or each.fact.said_on, each.number), reverse=True)
@@ -172,7 +172,7 @@ def _by_month(facts: Sequence[StoredFact], kinds: Sequence[str], path: str) -> I
 
 
 def _entity(
-    name: str, path: str, facts: Sequence[StoredFact], beliefs: Sequence[Belief], superseded: Mapping[str, str]
+    name: str, path: str, facts: Sequence[StoredFact], beliefs: Sequence[Belief], superseded: Collection[str]
 ) -> BankPage:
     lines = []
     for each in facts[:MOST_LINES]:

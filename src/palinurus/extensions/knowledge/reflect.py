@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date, timedelta
 
 import msgspec
@@ -32,6 +32,7 @@ from palinurus.extensions.knowledge.beliefs import BeliefChange, beliefs_of, cha
 from palinurus.extensions.knowledge.facts import ALIASES, BANK, FactTrouble, line_digest
 from palinurus.extensions.knowledge.knowledge import AgentKnowledge, Knowledge
 from palinurus.extensions.knowledge.store import StoredFact
+from palinurus.extensions.knowledge.topics import topics_of
 from palinurus.operations.services import Services
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.history import WorkspaceHistory
@@ -119,9 +120,9 @@ async def _reflect(
     services: Services, own: AgentKnowledge, since: date, *, dry_run: bool, accept_loss: bool
 ) -> Reflection:
     today, boundary = local_time(services.clock).date(), own.boundary
-    facts = await own.store.all_facts()
+    facts, listed = await own.store.all_facts(), await own.store.names()
     record = await asyncio.to_thread(read_record, boundary)
-    merged = await asyncio.to_thread(_merge, boundary, record, facts, today)
+    merged = await asyncio.to_thread(_merge, boundary, record, facts, listed, today)
     reports = [_report(page, result, record, facts, accept_loss) for page, _, result in merged]
     changed = [
         (page, result)
@@ -201,12 +202,14 @@ def restore_page(boundary: Boundary, path: str, commit: str) -> str:
 
 
 def _merge(
-    boundary: Boundary, record: BankRecord, facts: Sequence[StoredFact], today: date
+    boundary: Boundary, record: BankRecord, facts: Sequence[StoredFact], listed: Mapping[str, str], today: date
 ) -> list[tuple[BankPage, str, MergedPage]]:
     """Each page, its text as it is and as it shall be. Blocks."""
     opinions = [each for each in facts if each.fact.kind == "opinion"]
     files = {each.casefold(): each for each in _pages(boundary)}
-    pages = {each.path: each for each in bank_pages(facts, beliefs_of(opinions, today), {}, files)}
+    ended = {number for topic in topics_of(facts, listed) for number in topic.ends("9999")}
+    superseded = {each.fact.id for each in facts if each.number in ended}
+    pages = {each.path: each for each in bank_pages(facts, beliefs_of(opinions, today), superseded, files)}
     for path in {*record.pages, *files.values()} - pages.keys():
         pages[path] = BankPage(path, path.rpartition("/")[2].removesuffix(".md").replace("-", " "), ())
     merged = []

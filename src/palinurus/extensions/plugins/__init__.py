@@ -13,6 +13,7 @@ def register(app: App) -> None:
     for name in ("info", "enable", "disable", "prepare", "install", "uninstall", "new"):
         app.operation(f"{__name__}.operations:{name}_plugin", f"plugins.{name}")
     app.operation(f"{__name__}.operations:list_plugins", "plugins.list")
+    app.operation(f"{__name__}.operations:show_panel", "plugins.panel")
     app.operation(f"{__name__}.operations:lock_plugins", "plugins.lock")
     app.operation(f"{__name__}.operations:check_all_plugins", "plugins.doctor")
     app.command("plugins", f"{__name__}.commands:plugins")

@@ -276,9 +276,6 @@ def _row(found: FoundPlugin) -> Extension:
         channels=channels,
         slots=found.slots,
         tool_names=has.tools,
-        panels={
-            name: {"title": page.title, "file": str(found.folder / page.file)} for name, page in has.panels.items()
-        },
         host=HOST,
     )
 

@@ -23,7 +23,7 @@ from msgspec import Struct
 from palinurus.config.atomic import make_directory
 from palinurus.config.home import Home
 from palinurus.domain.errors import BadRequest, NotFound, Stale
-from palinurus.extensions.plugins.find import read_plugin
+from palinurus.extensions.plugins.find import FoundPlugin, read_plugin
 from palinurus.extensions.plugins.index import (
     HealthFile,
     InstalledPlugin,
@@ -38,6 +38,7 @@ from palinurus.workspace.walk import walk_tree
 
 GROUP = "palinurus.plugins"  # of entry points
 PIP_SECONDS = 600.0
+LARGEST_PANEL = 1_000_000  # bytes
 MOST_COPIED = 20_000  # files of a folder
 _LEFT_OUT = frozenset(
     {"__pycache__", ".git", ".venv", "venv", "node_modules", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
@@ -117,6 +118,16 @@ def remove_plugin(home: Home, plugin_id: str) -> Path | None:
     shutil.rmtree(home.root / "derived" / "plugins", ignore_errors=True)  # made again where it is needed
     data = plugins_folder(home) / "data" / plugin_id
     return data if data.is_dir() else None
+
+
+def read_panel(found: FoundPlugin, file: str) -> str:
+    """The HTML of a page. Raises BadRequest, also if the plugin's files have changed."""
+    if found.digest and found.root is not None and digest_of(found.root) != found.digest:
+        raise BadRequest(f"the files of {found.id} have changed", hint=f"pal plugins update {found.id}")
+    path = (found.folder / file).resolve()
+    if not path.is_relative_to(found.folder.resolve()) or not path.is_file() or path.stat().st_size > LARGEST_PANEL:
+        raise BadRequest(f"{found.id} has no file {file} of at most {LARGEST_PANEL:,} bytes")
+    return path.read_text(encoding="utf-8", errors="replace")
 
 
 def _checked_id(reasons: Iterable[str], folder: Path) -> str:

@@ -145,7 +145,7 @@ def read_manifest(folder: Path) -> PluginManifest:
             found = _from_bundle(folder, data)
     except msgspec.ValidationError as error:
         raise BadRequest(f"{path}: {error}") from None
-    for wrong in _mistakes(found):
+    for wrong in _mistakes(found, folder):
         raise BadRequest(f"{path}: {wrong}")
     return found
 
@@ -168,7 +168,7 @@ def _read_object(path: Path) -> dict[str, Any]:
     return found
 
 
-def _mistakes(found: PluginManifest) -> Iterator[str]:
+def _mistakes(found: PluginManifest, folder: Path) -> Iterator[str]:
     if not _ID.fullmatch(found.id):
         yield f"the id {found.id[:80]!r} is not lower-case letters, digits, dots and dashes"
     if found.module and not _MODULE.fullmatch(found.module):
@@ -181,6 +181,8 @@ def _mistakes(found: PluginManifest) -> Iterator[str]:
     for place in (*found.skills, *pages):
         if Path(place).is_absolute() or ".." in Path(place).parts:
             yield f"{place[:80]!r} leads out of the plugin"
+        elif place in pages and not (folder / place).is_file():
+            yield f"there is no file {place[:80]!r}"
 
 
 def _from_openclaw(folder: Path, data: dict[str, Any]) -> PluginManifest:

@@ -23,7 +23,7 @@ from palinurus.extensions.plugins.index import (
     digest_of,
     load_index,
 )
-from palinurus.extensions.plugins.install import install_staged, remove_plugin, stage_plugin
+from palinurus.extensions.plugins.install import install_staged, read_panel, remove_plugin, stage_plugin
 from palinurus.extensions.plugins.scaffold import write_scaffold
 from palinurus.extensions.plugins.settings import PluginEntry
 from palinurus.operations.config import set_option
@@ -58,6 +58,15 @@ class PluginInfo(Struct, frozen=True, rename="camel", omit_defaults=True):
     hooks: tuple[str, ...] = ()  # in the order in which they are called
     digest: str = ""
     data: str = ""  # where it keeps its own files
+    panels: dict[str, str] = {}  # its pages on the dashboard -> their titles
+
+
+class PluginPanel(Struct, frozen=True):
+    """A page of a plugin, for a frame that reaches nothing but the plugin."""
+
+    title: str
+    html: str
+    operations: tuple[str, ...]  # that it may call
 
 
 class PluginChecks(Struct, frozen=True):
@@ -80,7 +89,7 @@ def plugin_info(home: Home, found: FoundPlugin) -> PluginInfo:
         str(found.folder), found.reasons, "process" if found.is_isolated else "none", found.slots, found.lost,
         asks(found), manifest.unsupported, found.health.failures, found.health.trouble,
         round(live.seconds, 3) if live else 0.0, manifest.capabilities.hooks, found.digest,
-        str(data) if data.is_dir() else "",
+        str(data) if data.is_dir() else "", {key: page.title for key, page in manifest.capabilities.panels.items()},
     )  # fmt: skip
 
 
@@ -131,6 +140,23 @@ async def info_plugin(services: Services, plugin: PluginId) -> PluginInfo:
       pal plugins info weather
     """
     return plugin_info(services.home, await find_plugin(services, plugin))
+
+
+@operation("plugins.panel", scope="read")
+async def show_panel(
+    services: Services, plugin: PluginId, page: Annotated[str, "The page, by its name in the manifest."]
+) -> PluginPanel:
+    """Read a page that a plugin has on the dashboard, and which operations it may call.
+
+    Example:
+      pal gateway call plugins.panel --params '{"plugin": "tides", "page": "today"}'
+    """
+    found = await find_plugin(services, plugin)
+    shown = found.manifest.capabilities.panels.get(page)
+    if shown is None or not found.is_used:
+        raise NotFound(f"the plugin {found.id} has no page {page[:80]!r}", hint=f"`pal plugins info {found.id}`")
+    html = await asyncio.to_thread(read_panel, found, shown.file)
+    return PluginPanel(shown.title, html, found.manifest.capabilities.operations)
 
 
 @operation("plugins.enable", scope="admin")

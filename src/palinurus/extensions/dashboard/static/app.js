@@ -22,6 +22,7 @@ export const PANELS = {
   "/subagents": () => import("./panels/subagents.js"),
   "/schedule": () => import("./panels/schedule.js"),
   "/channels": () => import("./panels/channels.js"),
+  "/plugins": () => import("./panels/plugins.js"),
   "/logs": () => import("./panels/logs.js"),
   "/agents": () => import("./panels/agents.js"),
   "/config": () => import("./panels/config.js"),

@@ -18,6 +18,7 @@ export const PLACES = [
   { path: "/subagents", label: "Subagents", icon: "subagent" },
   { path: "/schedule", label: "Schedule", icon: "clock" },
   { path: "/channels", label: "Channels", icon: "link" },
+  { path: "/plugins", label: "Plugins", icon: "tool" },
   { path: "/logs", label: "Logs", icon: "logs" },
   { path: "/agents", label: "Agents", icon: "agent" },
   { path: "/config", label: "Config", icon: "config" },

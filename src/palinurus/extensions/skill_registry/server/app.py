@@ -174,7 +174,10 @@ class RegistryApp:
         }
 
     async def _install(self, request: Request) -> Any:
-        record = _unblocked(self._record(request))
+        record = self._record(request)
+        if record.blocked:  # the clients read this refusal as JSON
+            refusal = {"ok": False, "slug": record.slug, "reason": "blocked", "message": _why_blocked(record)}
+            return Response(msgspec.json.encode(refusal), 403, media_type="application/json")
         version = record.latest.version
         url = f"{self._base(request)}/api/v1/download?slug={record.slug}&version={version}"
         archive = {"version": version, "downloadUrl": url}
@@ -315,8 +318,12 @@ def _chosen_version(record: store.SkillRecord, request: Request) -> store.Versio
 def _unblocked(record: store.SkillRecord) -> store.SkillRecord:
     """One that may be installed."""
     if record.blocked:
-        raise Refused(403, "BLOCKED", f"{record.slug} is blocked here: {record.blocked}")
+        raise Refused(403, "BLOCKED", _why_blocked(record))
     return record
+
+
+def _why_blocked(record: store.SkillRecord) -> str:
+    return f"{record.slug} is blocked here: {record.blocked}"
 
 
 def _limit(request: Request) -> int:
