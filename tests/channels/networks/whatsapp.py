@@ -208,8 +208,9 @@ class FakeWhatsApp:
         if asked["type"] == "reaction":
             self.reactions[asked["reaction"]["message_id"]] = asked["reaction"]["emoji"]
             return self._answer(asked, self._new_id())
-        if fault:
-            self._faults.pop(0)
+        fault = self._faults.pop(0) if self._faults else ""  # perhaps another one by now
+        if fault == "cut-before":
+            return self._cut(request)
         if self.answers:
             return self.answers.pop(0)
         if refused := self._refusal(fault, asked):
