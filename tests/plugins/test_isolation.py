@@ -40,6 +40,7 @@ def register(app):
     app.slash_command("tell", answer)
     app.hook("message:received", note)
 """
+FETCH = "app.fetch('http://x.example')"
 CAPABILITIES = {"tools": ["try_it"], "slashCommands": {"tell": {"about": "tells"}}, "hooks": ["message:received"]}
 
 
@@ -80,8 +81,8 @@ async def test_tools_commands_hooks_and_declared_hosts_work(home: Home, tmp_path
         f"return (await app.fetch('http://{answering}/sky')).text",
         "return heard",
         "(app.data_folder / 'kept.txt').write_text('rained'); return (app.data_folder / 'kept.txt').read_text()",
-        "import asyncio as a; all = [app.fetch('http://x.example') for _ in range(20)]; return str(await a.gather(*all, return_exceptions=True))",
-        *["await app.fetch('http://elsewhere.example')"] * 4,
+        f"import asyncio; return await asyncio.gather(*({FETCH} for _ in range(20)), return_exceptions=True)",
+        *[f"await {FETCH}"] * 4,
     ]
     async with opened(home) as pal:
         assert (await pal.hears("/tell it")).text == "told it"
@@ -181,7 +182,6 @@ REGISTERING = {  # what it does when it is imported, and what is said of it
     "raise ValueError('boom')": "ValueError: boom",
     "import sys; sys.exit(3)": "SystemExit: 3",
     "import os; os._exit(3)": "exit code 3",
-    "while True: pass": "not ready within",
     "import os\nwhile True: os.write(3, b'noise\\n')": "says nothing of what it registers",
     LINE % SPEC % ("exec", "object"): "does not declare: tool 'exec'",
     LINE % ", ".join([SPEC % ("try_it", "object")] * 2): "a tool twice",
@@ -198,7 +198,7 @@ async def test_one_that_registers_what_it_should_not_is_named_and_the_others_wor
         (folder / "palinurus.plugin.json").write_text(manifest)
         code = folder / f"bad{n}_plugin.py"
         code.write_text(code.read_text().replace("try_it", f"try{n}"))
-    use_plugins(home, trial(tmp_path / "p"), *folders, limits={"startSeconds": 12})
+    use_plugins(home, trial(tmp_path / "p"), *folders)
     async with opened(home) as pal:
         pal.says(Calls(("try_it", {"code": "return 'fine'"})), Says("Done."))
         assert (await pal.hears("go")).text == "Done."
