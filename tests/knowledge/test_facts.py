@@ -152,9 +152,7 @@ def test_names_that_are_seldom_near_each_other_stay_apart_until_the_owner_says_o
     .map(lambda text: " ".join(text.split()).lstrip(":@ "))
     .filter(lambda text: any(map(str.isalnum, text)) and OUTSIDE_MARK not in text),
     st.sampled_from(list(LETTERS)),
-    st.lists(
-        st.sampled_from(["Dr. Weber", "Anna-Maria", "O'Neil", "東京", "a@b", "", "x, y", "A B"]), max_size=4
-    ),
+    st.lists(st.sampled_from(["Dr. Weber", "Anna-Maria", "O'Neil", "東京", "a@b", "", "x, y", "A B"]), max_size=4),
 )
 def test_a_noted_fact_reads_back_as_it_was(text: str, kind: FactKind, names: list[str]) -> None:
     noted = NotedFact(text, kind, mentionable(names), "2025-11-15")
