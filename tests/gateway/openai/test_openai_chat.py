@@ -330,6 +330,8 @@ async def test_what_makes_no_sense_is_told_in_one_line(served: Served) -> None:
         {"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]},
         {"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]},
         {"messages": [{"role": "user", "content": "x"}], "n": 3},
+        {"messages": [{"role": "user", "content": "x"}], "modalities": ["text", "audio"]},
+        {"messages": [{"role": "user", "content": "x"}], "tool_choice": {"type": "allowed_tools"}},
         {"messages": "x"},
         {},
     ]

@@ -224,6 +224,11 @@ async def test_tool_choice_is_for_the_first_reply_and_stands_in_the_instructions
     assert [request.tool_choice for request in served.pal.model.requests[2:]] == ["*", ""]
     await served.chat("hi", tool_choice="required")  # there is nothing to require
     assert served.pal.model.requests[-1].tool_choice == ""
+    allowed = {"mode": "required", "tools": [{"type": "function", "function": {"name": "other"}}]}
+    both = [tool(), tool("other")]
+    await served.chat("hi", tools=both, tool_choice={"type": "allowed_tools", "allowed_tools": allowed})
+    (request,) = [each for each in served.pal.model.requests if "other" in {spec.name for spec in each.head.tools}]
+    assert (request.tool_choice, "weather" in {spec.name for spec in request.head.tools}) == ("*", False)
     unknown = await served.chat("hi", tools=[tool("other")], tool_choice=named)
     assert unknown.status_code == 400
 

@@ -92,6 +92,7 @@ class ChatRequest(Struct, frozen=True):
     user: str | None = None
     n: int | None = None
     functions: list[Any] | None = None
+    modalities: list[str] | None = None
 
 
 class CompletionRequest(Struct, frozen=True):

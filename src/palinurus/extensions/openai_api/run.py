@@ -225,16 +225,16 @@ async def start_run(gateway: GatewayContext, request: Request, wanted: RunReques
 async def _submit(
     gateway: GatewayContext, request: Request, wanted: RunRequest, target: SessionTarget, message: Inbound
 ) -> Run:
-    tools = check_tools(wanted.tools)
+    choice, tools = _allowed(wanted.choice, check_tools(wanted.tools))
     whole = msgspec.structs.replace(
         message,
         idempotency_key=f"{CHANNEL}:{_idempotency_key(request) or gateway.new_id()}",
         session_key=str(target.key),
         attended=target.lasting,
-        notes=(*_instructions(_requests(wanted)), *message.notes),
+        notes=(*_instructions(_requests(wanted, choice)), *message.notes),
         model=requested_model(request.headers),
         client_tools=tools,
-        tool_choice=_forced_tool(wanted.choice, tools),
+        tool_choice=_forced_tool(choice, tools),
         reply_format=wanted.form,
     )
     return await gateway.services.dispatcher.submit(whole)
@@ -283,9 +283,21 @@ def _idempotency_key(request: Request) -> str:
     return key
 
 
-def _requests(wanted: RunRequest) -> str:
+def _allowed(choice: ToolChoice, tools: tuple[ToolSpec, ...]) -> tuple[ToolChoice, tuple[ToolSpec, ...]]:
+    """A choice of `allowed_tools` as one among these tools alone."""
+    if not isinstance(choice, dict) or choice.get("type") != "allowed_tools":
+        return choice, tools
+    asked = choice.get("allowed_tools", choice)  # /v1/responses has its fields one level higher
+    named = asked.get("tools") if isinstance(asked, dict) else None
+    if not isinstance(named, list) or not all(isinstance(each, dict) for each in named):
+        raise BadRequest("tool_choice.allowed_tools has no list of tools", hint="name each as in tools")
+    names = set(map(_named_tool, named))
+    return asked.get("mode"), tuple(spec for spec in tools if spec.name in names)
+
+
+def _requests(wanted: RunRequest, choice: ToolChoice) -> str:
     """The instructions of a client, with those that follow from its parameters."""
-    parts = (wanted.history.instructions, _tool_choice_text(wanted.choice), describe_format(wanted.form))
+    parts = (wanted.history.instructions, _tool_choice_text(choice), describe_format(wanted.form))
     return "\n\n".join(part for part in parts if part)
 
 
