@@ -1,0 +1,11 @@
+"""A home kept in a PostgreSQL database that teams share: one tenant sees nothing of another, by the database."""
+
+from __future__ import annotations
+
+from palinurus.runtime.extensions import App
+
+
+def register(app: App) -> None:
+    app.operation(f"{__name__}.operations:show_storage", "storage.status")
+    app.command("storage", f"{__name__}.commands:storage")
+    app.doctor_check(f"{__name__}.opening:check_database")
