@@ -378,6 +378,7 @@ EXTENSIONS = (
         "palinurus.extensions.postgres",
         commands={
             "storage": "Show where the home is kept.",
+            **_in_group("migrate", "sqlite-to-postgres postgres-to-sqlite"),
         },
         operations=("storage.status",),
         databases=dict.fromkeys(("postgresql", "postgres"), "palinurus.extensions.postgres.opening:open_database"),

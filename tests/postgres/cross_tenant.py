@@ -81,6 +81,7 @@ ROWS: list[tuple[str, dict[str, Any]]] = [  # table -> what is not as in COLUMNS
     ("channel_cursors", {}),
     ("channel_previews", {}),
     ("cron_jobs", {}),
+    ("transfers", {}),
 ]  # fmt: skip
 ODD: dict[str, dict[str, Any]] = {  # queries that look for something else than the rows above have
     "forgetting.keep_session": {"row": "{}"},

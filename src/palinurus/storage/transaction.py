@@ -116,8 +116,12 @@ class Transaction:
 
     def many(self, query: str, rows: Iterable[Mapping[str, Any] | Sequence[Any]]) -> None:
         """Runs a statement for each row: values by name, or in order if the query has `?`."""
+        self.execute_many(self.queries[query], rows)
+
+    def execute_many(self, sql: str, rows: Iterable[Mapping[str, Any] | Sequence[Any]]) -> None:
+        """As `many`, for a built statement."""
         try:
-            self.connection.executemany(self.queries[query], rows)
+            self.connection.executemany(sql, rows)
         except apsw.ConstraintError as error:
             raise ConstraintBroken(str(error)) from None
 

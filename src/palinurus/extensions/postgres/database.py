@@ -57,9 +57,13 @@ class PostgresDatabase(Database):
         *,
         readonly: bool = False,
         exclusive: bool = False,
+        filling: bool = False,
         patience: float = PATIENCE_SECONDS,
     ) -> None:
-        """Blocks. Raises StorageError, also when the role could see rows of other tenants."""
+        """Blocks. Raises StorageError, also when the role could see rows of other tenants.
+
+        `filling`: rows of another engine are brought in; nobody else opens what is not complete.
+        """
         self.name = name_of(url)
         self.tenant = tenant
         self.readonly = readonly
@@ -83,7 +87,7 @@ class PostgresDatabase(Database):
         except psycopg.Error as error:
             raise translate_error(error, self.name) from None
         try:
-            self._prepare(self._main, file, exclusive)
+            self._prepare(self._main, file, exclusive, filling)
         except BaseException as error:
             self._main.close()
             if isinstance(error, psycopg.Error):
@@ -174,7 +178,7 @@ class PostgresDatabase(Database):
 
     # -- on the threads ----------------------------------------------------------------------------
 
-    def _prepare(self, connection: Connection, file: str, exclusive: bool) -> None:
+    def _prepare(self, connection: Connection, file: str, exclusive: bool, filling: bool) -> None:
         form.check_server(connection, self.name)
         if self.readonly:
             form.check_form(connection, self.name, file)
@@ -182,7 +186,7 @@ class PostgresDatabase(Database):
             form.migrate(connection, file)
         form.check_apart(connection, self.name)
         if exclusive:
-            self._epoch = self._take_epoch(connection)
+            self._epoch = self._take_epoch(connection, filling)
 
     def _connect(self) -> Connection:
         connection: Connection = psycopg.connect(self._conninfo, autocommit=True)
@@ -226,11 +230,14 @@ class PostgresDatabase(Database):
                 if not is_lost(connection):
                     connection.execute("COMMIT")
 
-    def _take_epoch(self, connection: Connection) -> int:
+    def _take_epoch(self, connection: Connection, filling: bool) -> int:
         """From now on an earlier writer of this tenant cannot commit: it is waited for, and then its epoch is old."""
         with connection.transaction():
             connection.execute(f"{self._tenant_set}; SELECT pg_advisory_xact_lock({self._lock})".encode())
-            return int(PostgresTransaction(connection).value("holder.next_epoch"))
+            tx = PostgresTransaction(connection)
+            if not filling:
+                form.check_transfer(tx, self.tenant)
+            return int(tx.value("holder.next_epoch"))
 
     def _commit(self, works: list[Work[Any]]) -> list[Any]:
         try:

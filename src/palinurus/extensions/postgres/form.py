@@ -103,6 +103,16 @@ def check_apart(connection: Connection, name: str) -> None:
         )
 
 
+def check_transfer(tx: PostgresTransaction, tenant: str) -> None:
+    """Raises StorageError for a tenant whose rows are still being brought in."""
+    found = tx.one("form.transfer")
+    if found is not None and not found[1]:
+        raise StorageError(
+            f"the rows of {tenant} are being brought in from {found[0]}, and that has not ended",
+            hint="call `pal migrate sqlite-to-postgres` again: it goes on where it was",
+        )
+
+
 def check_server(connection: Connection, name: str) -> None:
     if connection.info.server_version < OLDEST_SERVER * 10_000:
         raise StorageError(f"{name} is older than PostgreSQL {OLDEST_SERVER}", hint="use a newer server")

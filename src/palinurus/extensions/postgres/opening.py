@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 
 def open_database(url: str, tenant: str, *, readonly: bool = False) -> PostgresDatabase:
     """For the process that holds the home, or one that only reads. Blocks. Raises StorageError and ConfigError."""
+    return load_engine()(url, tenant, readonly=readonly, exclusive=not readonly)
+
+
+def load_engine() -> type[PostgresDatabase]:
+    """Raises ConfigError where its library is not installed."""
     try:
         from palinurus.extensions.postgres.database import PostgresDatabase
     except ImportError:
@@ -23,7 +28,12 @@ def open_database(url: str, tenant: str, *, readonly: bool = False) -> PostgresD
             "storage.url names a PostgreSQL database, whose library is not installed",
             hint="pip install 'palinurus[postgres]'",
         ) from None
-    return PostgresDatabase(url, tenant, readonly=readonly, exclusive=not readonly)
+    return PostgresDatabase
+
+
+def configured_url(loaded: LoadedConfig) -> str:
+    """What `storage.url` says; empty: the home is kept in a file."""
+    return resolve_secret(loaded.config.section(StorageSettings).url, loaded.env, secret_providers(loaded)) or ""
 
 
 async def check_database(home: Home, loaded: LoadedConfig | None) -> list[Check]:
@@ -31,9 +41,8 @@ async def check_database(home: Home, loaded: LoadedConfig | None) -> list[Check]
     settings = loaded.config.section(StorageSettings) if loaded is not None else StorageSettings()
     if loaded is None or settings.url is None:
         return []
-    url = resolve_secret(settings.url, loaded.env, secret_providers(loaded)) or ""
     try:
-        database = open_database(url, settings.tenant, readonly=True)
+        database = open_database(configured_url(loaded), settings.tenant, readonly=True)
     except (StorageError, ConfigError) as error:
         return [bad("database", error.message, "storage.url", error.hint)]
     try:

@@ -98,9 +98,11 @@ class PostgresTransaction(Transaction):
         cursor: Any = self.execute(self.queries[query], values)
         return max(int(cursor.rowcount), 0)
 
-    def many(self, query: str, rows: Iterable[Mapping[str, Any] | Sequence[Any]]) -> None:
-        for row in rows:
-            self.execute(self.queries[query], row)
+    def execute_many(self, sql: str, rows: Iterable[Mapping[str, Any] | Sequence[Any]]) -> None:
+        try:
+            self.connection.cursor().executemany(translate_query(sql), map(_named, rows))
+        except errors.IntegrityError as error:
+            raise ConstraintBroken(_first_line(error)) from None
 
     def insert_together(self, query: str, shared: Any, rows: Sequence[Sequence[Any]]) -> None:
         """A row that is refused leaves the transaction usable, for whoever then tries them one by one."""
@@ -130,8 +132,13 @@ class PostgresTransaction(Transaction):
         yield
 
     def _run(self, sql: str, values: Any) -> Any:
-        named = values if isinstance(values, Mapping) else {f"p{at}": each for at, each in enumerate(values, 1)}
-        return self.connection.execute(translate_query(sql), named, prepare=None if len(sql) < SMALL else False)
+        return self.connection.execute(
+            translate_query(sql), _named(values), prepare=None if len(sql) < SMALL else False
+        )
+
+
+def _named(values: Any) -> Any:
+    return values if isinstance(values, Mapping) else {f"p{at}": each for at, each in enumerate(values, 1)}
 
 
 @cache

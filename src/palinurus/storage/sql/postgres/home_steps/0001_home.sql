@@ -286,6 +286,13 @@ CREATE TABLE cron_jobs (
   PRIMARY KEY (tenant, id)
 );
 
+-- Rows that `pal migrate` brings in from another engine: until it has ended nobody opens the home.
+CREATE TABLE transfers (
+  tenant text COLLATE "C" PRIMARY KEY DEFAULT current_setting('pal.tenant'),
+  source text NOT NULL,
+  finished bigint NOT NULL
+);
+
 -- A text inside of a JSON text; NULL where there is none. PostgreSQL refuses to read any part of a text with an escaped
 -- NUL or half a surrogate pair in it: these are read as if U+FFFD stood there.
 CREATE FUNCTION json_field(document text, VARIADIC path text[]) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
