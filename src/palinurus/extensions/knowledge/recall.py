@@ -69,7 +69,7 @@ class RecallResult(Struct, frozen=True, rename="camel", omit_defaults=True):
     text: str
     score: float
     source: str  # path#L3
-    kind: str  # world, experience, opinion, observation; note: a line that is no fact
+    kind: str  # world, experience, opinion, observation; note: a line that is no fact; page: of an entity
     timestamp: str = ""  # when it happened: a day, or `first/last`; else when it was said
     said_on: str = ""
     entities: tuple[str, ...] = ()
