@@ -17,15 +17,16 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from palinurus.context.flush import TextVocabulary
+from palinurus.context.fact_check import TextVocabulary
 from palinurus.context.notes import Weight, weigh
 from palinurus.domain.messages import AssistantMessage, Origin, ReplyFormat, UserMessage
 from palinurus.extensions.knowledge.entities import normal_name
-from palinurus.extensions.knowledge.facts import KINDS, fact_line, line_digest, read_facts, unretained_lines
+from palinurus.extensions.knowledge.facts import line_digest, read_facts, unretained_lines
 from palinurus.ledger.usage import UsageRow
 from palinurus.memory.terms import date_in_path
 from palinurus.operations.services import Services
 from palinurus.providers.provider import EMBEDDED, Head, ModelRequest, ReplyDone, ReplyFailed
+from palinurus.text.fact_lines import KINDS, fact_line, mentionable
 from palinurus.text.sentences import split_sentences
 
 MOST_CALLS = 4  # of one reflection, those that are repeated included
@@ -223,7 +224,7 @@ def _checked(
             wrong.append(f"{each.text[:80]!r}: {why}")
             continue
         sure = min(each.confidence, SURE) if each.confidence is not None else None
-        found.append((line, fact_line(KINDS[each.kind], each.text, tuple(each.about), sure)))
+        found.append((line, fact_line(KINDS[each.kind], each.text, mentionable(each.about), sure)))
     return found, wrong
 
 
