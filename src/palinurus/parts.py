@@ -319,13 +319,14 @@ EXTENSIONS = (
     Extension(
         "knowledge",
         "palinurus.extensions.knowledge",
+        tools="*",
         config={
-            "palinurus.extensions.knowledge.daily:ReflectionSettings": (
+            "palinurus.extensions.knowledge.settings:ReflectionSettings": (
                 "memory.reflect",
                 "plugins.entries.memory-core.config.dreaming",
             )
         },
-        configured_by=("palinurus.extensions.knowledge.daily:ReflectionSettings",),
+        configured_by=("palinurus.extensions.knowledge.settings:ReflectionSettings",),
         jobs=("memory.reflection",),
         commands={
             "memory bank": "Pages that reflection writes into `bank/`: what has changed, and back again.",
