@@ -263,7 +263,7 @@ async def test_a_run_can_be_stopped(workspace: Path, connect: Connect) -> None:
         told = await other.call("message_send", message="for ever", waitSeconds=0)
         assert await other.call("run_stop", runId=told["runId"]) == {"stopped": 1}
         assert (await other.call("run_wait", runId=told["runId"]))["status"] == "aborted"
-        assert "whose run" in await other.fails("run_stop")
+        assert "which run" in await other.fails("run_stop")
 
 
 async def test_who_waits_is_told_what_goes_on(

@@ -71,7 +71,7 @@ async def test_a_job_in_openclaws_form_is_added_and_shown_with_its_next_time(tmp
         ({"schedule": {"kind": "every", "everyMs": 10}}, "shorter than a second"),
         ({"schedule": {"kind": "cron", "expr": "* * *"}}, "no cron expression"),
         ({"schedule": {"kind": "cron", "expr": "0 0 30 2 *"}}, "no cron expression|never be due"),
-        ({"schedule": {"kind": "cron", "expr": "0 8 * * *", "tz": "Mars/Base"}}, "no time zone"),
+        ({"schedule": {"kind": "cron", "expr": "0 8 * * *", "tz": "Mars/Base"}}, "not a time zone"),
         ({"schedule": {"kind": "moon"}}, "Invalid value"),
         ({"payload": {"kind": "heartbeat"}}, "in the config"),
         ({"payload": {"kind": "reminder", "text": " "}}, "something to do"),

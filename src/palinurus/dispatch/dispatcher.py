@@ -83,7 +83,7 @@ class Dispatcher:
         """Accepts a message. When this returns, it is on the disk and will be answered."""
         _check(inbound)
         if self._leaving:
-            raise HolderLost("this process is leaving", hint="ask again")
+            raise HolderLost("this process is shutting down", hint="ask again")
         key = await self.place(inbound)
         command = self._command(inbound)
         if command and command.name == "stop":
@@ -153,7 +153,7 @@ class Dispatcher:
     async def in_lane(self, key: SessionKey, work: Callable[[], Awaitable[T]]) -> T:
         """Does short work on a session between two turns. Raises what it raises, QueueFull or WaitTimeout."""
         if self._leaving:
-            raise HolderLost("this process is leaving", hint="ask again")
+            raise HolderLost("this process is shutting down", hint="ask again")
         return await run_in_lane(self._lanes, str(key), work)
 
     def limit_subagents(self, at_once: int) -> None:
@@ -399,7 +399,7 @@ def read_directives(inbound: Inbound) -> tuple[Directives, str]:
 
 def _check(inbound: Inbound) -> None:
     if not inbound.text.strip() and not inbound.images and not inbound.results:
-        raise BadRequest("the message is empty", hint="say something")
+        raise BadRequest("the message is empty", hint="write a message")
     if len(inbound.text) > MAX_TEXT:
         raise BadRequest(
             f"the message has {len(inbound.text):,} characters, the limit is {MAX_TEXT:,}",

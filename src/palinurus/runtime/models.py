@@ -222,7 +222,7 @@ class Models:
     def _make(
         self, choice: ReachableModel, entry: ProviderEntry | None, wire: str, credential: Credential | None
     ) -> Provider | None:
-        """None: it needs a key and there is none."""
+        """None: it has no key."""
         name = choice.ref.provider
         base_url = self._base_url(choice)
         if not base_url:

@@ -22,7 +22,7 @@ def _check(said: str) -> None:
     try:
         CronSim(said, datetime(2026, 1, 1))  # noqa: DTZ001  # only looked at
     except CronSimError as error:
-        raise ValueError(f"is no cron expression: {error}") from None
+        raise ValueError(f"is not a cron expression: {error}") from None
 
 
 class ReflectionSettings(Section, frozen=True):

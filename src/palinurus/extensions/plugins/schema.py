@@ -117,7 +117,7 @@ class _Checker:
 
 def _refuse_unknown(schema: Any) -> None:
     if not isinstance(schema, dict):
-        raise BadRequest("its configSchema is no JSON Schema")
+        raise BadRequest("its configSchema is not a JSON Schema")
     if unknown := sorted(key for key in schema if key not in _KNOWN and not key.startswith("x-")):
         raise BadRequest(f"its configSchema uses {unknown[0]!r}, which is not supported")
 

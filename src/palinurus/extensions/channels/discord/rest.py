@@ -96,7 +96,7 @@ class DiscordApi:
         except msgspec.DecodeError as error:
             if 200 <= status < 300:
                 raise PalinurusError(
-                    "Discord's answer makes no sense; it may have done what it was asked for"
+                    "Discord's answer cannot be read; the request may have been carried out"
                 ) from error
             said = None  # Cloudflare answers with a page
         if 200 <= status < 300:
@@ -116,7 +116,7 @@ class DiscordApi:
             async with self.session.get(url, timeout=limit, allow_redirects=False) as answer:
                 if answer.status != 200:
                     kind = JobRefused if 400 <= answer.status < 500 else JobFailed
-                    raise kind(f"Discord does not hand out the file (HTTP {answer.status})")
+                    raise kind(f"Discord does not give the file (HTTP {answer.status})")
                 async for piece in answer.content.iter_chunked(65_536):
                     yield piece
         except (aiohttp.ClientError, TimeoutError) as error:

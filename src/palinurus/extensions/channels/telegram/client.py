@@ -180,7 +180,7 @@ class BotClient(Bot):
         asked = {"offset": offset, "timeout": seconds, "limit": UPDATES_PER_POLL, "allowed_updates": UPDATE_KINDS}
         found = await self._post("getUpdates", asked, read_timeout=seconds + 10)
         if not isinstance(found, list):
-            raise TelegramError("the updates are no list")
+            raise TelegramError("the updates are not a list")
         return found
 
     async def download(self, file_id: str) -> AsyncIterator[bytes]:
@@ -208,12 +208,12 @@ def mapped_errors(*, repeatable: bool = False) -> Iterator[None]:
             raise JobFailed(about, hint=hint, retry_after=error.retry_after) from error
         if error.code < 500:
             raise JobRefused(about) from error
-        raise PalinurusError(f"{about}: nobody knows what it did") from error
+        raise PalinurusError(f"{about}: it is not known whether it was done") from error
     except (TelegramError, aiohttp.ClientError) as error:
         cause = error.__cause__ if isinstance(error, NetworkError) else error
         if repeatable or isinstance(cause, _UNSENT):
-            raise JobFailed(f"Telegram was not reached: {error or type(error).__name__}") from error
-        raise PalinurusError(f"Telegram did not answer, and nobody knows what it did: {error}") from error
+            raise JobFailed(f"Telegram cannot be reached: {error or type(error).__name__}") from error
+        raise PalinurusError(f"Telegram did not answer, and it is not known whether it was done: {error}") from error
 
 
 def has_long_caption(part: OutgoingPart) -> bool:

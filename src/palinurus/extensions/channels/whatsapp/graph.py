@@ -88,7 +88,9 @@ class GraphClient:
         self._root = root.rstrip("/")
         self._origin = _origin(self._root)
         if self._origin is None or (self._origin[0] == "http" and self._origin[1] not in LOOPBACK_HOSTS):
-            raise ConfigError(f"apiRoot {root!r} is no https address", hint="such as https://graph.facebook.com/v23.0")
+            raise ConfigError(
+                f"apiRoot {root!r} is not an https address", hint="such as https://graph.facebook.com/v23.0"
+            )
         self._token = token
         self._client: httpx2.AsyncClient | None = None
 
