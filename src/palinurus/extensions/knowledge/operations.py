@@ -43,8 +43,8 @@ async def list_entities(services: Services, agent: OfAgent = "") -> EntityList:
     """People, places and things that facts name, with their other names.
 
     Examples:
-      pal memory entities
-      pal memory entities --json
+      pal memory entities list
+      pal memory entities list --json
     """
     memory_of(services, agent)
     own = await services.keep(Knowledge).of(agent)
@@ -210,7 +210,7 @@ async def list_proposals(services: Services, agent: OfAgent = "") -> ProposalLis
     """Lines for MEMORY.md that a reflection has proposed.
 
     Examples:
-      pal memory proposals
+      pal memory proposals list
     """
     own = await services.keep(Knowledge).of(agent)
     return ProposalList(tuple((await asyncio.to_thread(read_record, own.boundary)).proposals))

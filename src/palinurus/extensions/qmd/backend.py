@@ -104,6 +104,7 @@ class QmdBackend:
             await asyncio.wait(tasks)
         if self._watcher is not None:
             await self._watcher.close()
+        await self._command.close()
 
     # -- searching ---------------------------------------------------------------------------------------------------
 
