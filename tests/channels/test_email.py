@@ -430,7 +430,7 @@ async def test_an_answer_that_cannot_be_parsed_ends_the_connection_and_at_last_t
     monkeypatch.setattr(mail, "_fetched", garbled)
     await mail.write("garbled")
     await only_the_last(account)
-    assert sum("cannot be read" in trouble for trouble in account.inbox.troubles) == 3
+    assert sum("makes no sense" in trouble for trouble in account.inbox.troubles) == 3
 
 
 def test_what_is_nested_too_deeply_or_too_long_is_refused() -> None:

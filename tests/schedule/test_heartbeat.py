@@ -207,7 +207,7 @@ async def test_a_key_that_fails_is_not_asked_again_while_it_rests(tmp_path: Path
         asked = len(home.server.requests)
         assert asked
         await home.passes(seconds=31)  # the second try of that beat
-        assert "the key of mine rests" in (await reasons(home))[-1]
+        assert "the key of mine is paused" in (await reasons(home))[-1]
         assert len(home.server.requests) == asked
 
 

@@ -314,7 +314,7 @@ class Dispatcher:
         """Resets the session, with another model if one is named; returns the message that follows, and the result."""
         agent = self._agent(run.key)
         await self._turns.maintenance.reset(run.key, "new", run.id, agent, run.stop)
-        report = "A fresh start{}. What was said before stays in the transcript."
+        report = "The session was reset{}. Earlier messages stay in the transcript."
         if agent is None:  # added when the message is answered
             return rest, report.format("")
         model, words = await split_model(rest, agent)
