@@ -208,8 +208,8 @@ async def test_a_guest_reads_waits_for_and_stops_nothing_of_the_owner(pal: Harne
         (again,) = {(await guest.call("message_send", message="hi", sessionKey=told["sessionKey"]))["sessionKey"]}
         assert again == told["sessionKey"]
         for name in (MAIN, "agent:main:telegram:direct:42", "../x", "a b", "agent:main:mcp:direct:x:thread:1"):
-            assert "conversations of their own" in await guest.fails("message_send", message="hi", sessionKey=name)
-            assert "conversations of their own" in await guest.fails("run_stop", sessionKey=name)
+            assert "sessions of their own" in await guest.fails("message_send", message="hi", sessionKey=name)
+            assert "sessions of their own" in await guest.fails("run_stop", sessionKey=name)
         assert "of yours" in await guest.fails("run_wait", runId=secret["runId"])
         assert "of yours" in await guest.fails("run_stop", runId=secret["runId"])
         assert (await guest.call("run_wait", runId=told["runId"]))["reply"] == "Hello, guest."
