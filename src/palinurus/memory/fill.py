@@ -178,8 +178,10 @@ class VectorFiller(Struct, eq=False):
         """Seconds that the embedder took; None if nothing is missing."""
         space = embedder.space
         async with self.one_step:
-            self.covered = await self.batches.covered(embedder, self.store) if self.batches else 0
-            missing = await self.store.unembedded(space, self.step, after=self.covered)
+            missing, self.covered = await self.store.unembedded(space, self.step), 0
+            if missing and self.batches is not None:
+                self.covered = await self.batches.covered(embedder, self.store)
+                missing = await self.store.unembedded(space, self.step, after=self.covered)
             if not missing:
                 if not self.covered and await self.store.space_in_use() != space.id:
                     await self.store.use_space(space, kept=self.kept)  # the shadow is complete

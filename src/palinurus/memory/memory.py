@@ -24,7 +24,7 @@ from palinurus.memory.fill import VectorBatches, VectorFiller
 from palinurus.memory.index import MemoryIndex
 from palinurus.memory.question import Question
 from palinurus.memory.scan import FOLDER, Scanner
-from palinurus.memory.search import MemorySearch
+from palinurus.memory.search import MemorySearch, QueryHelpers
 from palinurus.memory.settings import MemorySettings, Sync
 from palinurus.memory.store import MemoryStore
 
@@ -102,6 +102,7 @@ def _is_of_interest(_: Any, path: str) -> bool:
 
 
 log = logging.getLogger(__name__)
+_NO_HELPERS = QueryHelpers()
 OnSync = Callable[[SyncReport], None]
 """Called on the event loop for each sync that changed something. Neither blocks nor raises."""
 
@@ -120,13 +121,14 @@ class Memory:
         clock: Clock,
         watcher: Watcher | None = None,
         batches: VectorBatches | None = None,
+        helpers: QueryHelpers = _NO_HELPERS,
     ) -> None:
         self.settings = settings
         self.embedder = embedder
         self._store = store
         self._index = index
         self._watcher = watcher
-        self._search = MemorySearch(index, store, embedder, settings, clock, self._nudge)
+        self._search = MemorySearch(index, store, embedder, settings, clock, self._nudge, helpers)
         share = settings.embed_share
         self._filler = VectorFiller(store, embedder, share=share, batches=batches) if embedder else None
         self._listeners: list[OnSync] = []

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from palinurus.ledger.usage import UsageLedger
     from palinurus.memory.backend import AgentMemory, OpenBackend
     from palinurus.memory.embedder import Embedder, EmbedderChain, EmbedderPlace, OpenEmbedder, Space
+    from palinurus.memory.search import QueryHelpers
     from palinurus.memory.store import MemoryStore
 
 
+T = TypeVar("T")
 LOCAL = "local"  # OpenClaw's name for a GGUF file; without one it is the embedded model
 PROVIDERS = {"gemini": "google"}  # embedders whose provider of models has another name
 BOOKED = "memory"  # stands where the session of a model call stands
@@ -167,7 +169,7 @@ class Memories:
         self._readonly = readonly
         self._backends = backends
         self._sources = embedders
-        self._opened: dict[tuple[str, ...], Embedder] = {}
+        self._opened: dict[tuple[str, ...], Any] = {}  # embedders, and what helps with questions
         self._made: dict[str, tuple[AgentMemories, AgentMemory]] = {}
         self._keeping_up = False
         self._retiring: set[asyncio.Task[None]] = set()
@@ -216,7 +218,7 @@ class Memories:
         batches, batch = None, settings.embedding.batch
         if batch.enabled and self._sources is not None and not self._readonly:
             batches = EmbeddingBatches(self._sources.jobs, agent_id, batch.least, self._clock)
-        builtin = Memory(settings, store, index, embedder, self._clock, watcher, batches)
+        builtin = Memory(settings, store, index, embedder, self._clock, watcher, batches, self._helpers(settings))
         if settings.backend == BUILTIN or self._backends is None or wanted.config is None:
             return builtin
         from palinurus.memory.backend import BackendPlace, FallbackMemory
@@ -242,6 +244,24 @@ class Memories:
             readonly=self._readonly,
         )
         return FallbackMemory(name, builtin, lambda tell: source.find(name)(made(tell)), self._clock)
+
+    def _helpers(self, settings: MemorySettings) -> QueryHelpers:
+        from palinurus.memory.search import QueryHelpers
+
+        models = settings.models
+        if not (models.rerank or models.expand):
+            return QueryHelpers()
+        from palinurus.memory.embedders.gguf import GgufExpander, GgufReranker
+
+        reranker = self._helper(GgufReranker, models.rerank) if models.rerank else None
+        expander = self._helper(GgufExpander, models.expand) if models.expand else None
+        return QueryHelpers(reranker, models.judged, expander)
+
+    def _helper(self, kind: Callable[[Path], T], path: str) -> T:
+        key = (kind.__name__, path)
+        helper = self._opened.get(key) or kind(Path(path).expanduser())
+        self._opened[key] = helper
+        return cast("T", helper)
 
     def _chain(self, agent_id: str, settings: MemorySettings) -> EmbedderChain:
         from palinurus.memory.embedder import EmbedderChain
@@ -317,7 +337,8 @@ class Memories:
     def _kept(self, key: tuple[str, ...], opened: Callable[[], Embedder]) -> Embedder:
         if key not in self._opened:
             self._opened[key] = opened()
-        return self._opened[key]
+        embedder: Embedder = self._opened[key]
+        return embedder
 
     def _retire(self, memory: AgentMemory) -> asyncio.Future[None]:
         """Whoever still asks it is answered; then it goes."""
