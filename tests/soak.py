@@ -1,8 +1,7 @@
 """The long runs of which `make test` has a sample: kills by the hundred, a thousand messages. Run by `make soak`.
 
     python tests/soak.py [--kills 200] [--messages 1000] [--holder-kills 25] [--gateway-kills 100]
-                         [--subagent-kills 40] [--clock-kills 50]
-                         [--subagent-kills 40] [--channel-kills 50] [--outage 100]
+                         [--subagent-kills 40] [--clock-kills 50] [--channel-kills 50] [--outage 100]
                          [--memory-kills 100] [--clients 1000] [--minutes 10] [--turns 2000] [--steps 5000]
                          [--seed N]
 
@@ -37,7 +36,10 @@ from losing import converse
 from memory_killing import kill_the_indexer
 from test_crashes import model, run, served
 
-CHANNELS = (("telegram", "off"), ("telegram", "partial"), ("telegram", "block"), ("slack", "off"), ("custom", "off"))
+CHANNELS = (
+    *(("telegram", mode) for mode in ("off", "partial", "block")),
+    *((network, "off") for network in ("discord", "slack", "whatsapp", "email", "custom")),
+)
 STEPS = 50  # of one conversation
 
 

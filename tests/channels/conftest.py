@@ -37,6 +37,7 @@ class RecordingInbox:
     def __init__(self) -> None:
         self.messages: list[ChannelMessage] = []
         self.presses: list[ButtonPress] = []
+        self.failures: list[tuple[str, str, str]] = []
         self.identity = ""
         self.troubles: list[str] = []
         self.cursor = ""
@@ -58,6 +59,9 @@ class RecordingInbox:
     async def press(self, press: ButtonPress) -> str:
         self.presses.append(press)
         return "noted"
+
+    async def report_failure(self, to: str, message_id: str, why: str) -> None:
+        self.failures.append((to, message_id, why))
 
     async def load_cursor(self) -> str:
         return self.cursor

@@ -151,6 +151,17 @@ async def test_a_file_over_the_limit_is_left_out_and_the_message_goes_on(home: H
         assert "0.001 MB" in str(await channels.messages())
 
 
+async def test_a_file_for_which_the_inbox_has_no_room_is_left_out_and_said(home: Home, workspace: Path) -> None:
+    async with channel_home(home, OPEN | {"mediaInboxMb": 0.008}) as channels:
+        for number in (1, 2):
+            channels.network.files[f"f{number}"] = bytes([number]) * 5000
+            await channels.network.writes("look", files=(ReceivedFile("document", f"f{number}", "a.bin"),))
+            await channels.network.until(lambda: len(channels.network.texts) == number)  # noqa: B023  awaited at once
+        [stored] = (workspace / "media" / "inbox").iterdir()
+        assert stored.read_bytes() == b"\1" * 5000
+        assert "mediaInboxMb" in str(await channels.messages())
+
+
 async def test_a_failed_run_is_said_to_the_person(home: Home) -> None:
     from support.wire import Answers
 

@@ -97,6 +97,43 @@ async def test_a_session_that_cannot_be_resumed_is_begun_anew_after_the_pause_th
     assert network.paths.count("GET /users/@me") == 1  # all in one run
 
 
+async def test_what_was_written_while_nobody_was_connected_comes_first_once_and_in_order(
+    offline: Account, network: FakeDiscord
+) -> None:
+    async with offline.running():
+        await network.write("before")
+        await network.write("to the crew", chat="700", mention=True)
+        await until(lambda: len(texts(offline)) == 2)
+        await until(lambda: offline.inbox.cursor.count("id") == 2)
+    for number in range(250):
+        await network.write(f"missed {number}")
+    await network.write("missed by the crew", chat="700", sender="43", mention=True)
+    offline.inbox.messages.clear()
+    async with offline.running():
+        await network.write("after")
+        await until(lambda: len(texts(offline)) == 252)
+    assert [each for each in texts(offline) if "crew" not in each] == [*(f"missed {n}" for n in range(250)), "after"]
+    [crew] = [each for each in offline.inbox.messages if "crew" in each.text]
+    assert (crew.peer.kind, crew.peer.id, crew.peer.mentioned, crew.sender) == ("channel", "700", True, "43")
+    offline.inbox.messages.clear()
+    async with offline.running():
+        await network.write("now")
+        await until(lambda: texts(offline) == ["now"])
+
+
+async def test_what_was_written_longer_ago_than_a_day_is_not_answered(offline: Account, network: FakeDiscord) -> None:
+    async with offline.running():
+        await network.write("before")
+        await until(lambda: '"id"' in offline.inbox.cursor)
+    offline.inbox.messages.clear()
+    await network.write("long ago")
+    network.age(days=2)
+    await network.write("today")
+    async with offline.running():
+        await until(lambda: texts(offline))
+    assert texts(offline) == ["today"]
+
+
 async def test_pauses_grow_while_the_gateway_closes_every_connection(
     account: Account, network: FakeDiscord, pauses: list[float]
 ) -> None:

@@ -106,6 +106,12 @@ def test_a_newcomer_connects_telegram_and_is_answered(fresh: FreshHome, telegram
         )
         assert reply[0].chat == "42"
         assert "ok " in fresh.pal("channels", "test", "telegram")
+        refused = fresh.pal("channels", "login", "telegram", "--stdin", stdin="botToken=1:wrong\n", code=1)
+        assert "Nothing was saved" in refused
+        assert "is set up" in fresh.pal(
+            "channels", "login", "telegram", "--stdin", stdin=f"botToken={telegram.token}\n"
+        )
+        assert "pal channels add" in fresh.pal("channels", "login", "telegram", "--account", "no", code=1)
         assert "is connected as @pal_bot" in fresh.pal("channels", "logs", "telegram")
         assert "Removed" in fresh.pal("channels", "remove", "telegram")
         assert "No channel is set up" in fresh.pal("channels", "list")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from channels.conftest import until
-from channels.network import SentFile
+from channels.network import SentFile, SentMessage
 from channels.networks.webhook import FakeProgram
 from channels.networks.whatsapp import FakeWhatsApp
 from palinurus.config.home import Home
@@ -78,6 +78,34 @@ async def test_a_channel_that_is_added_to_a_running_gateway_needs_no_restart(hom
         await network.write("hello there")
         await until(lambda: network.sent)
         assert network.sent[0].text.strip() == "aye"
+
+
+@pytest.mark.parametrize("network", [FakeWhatsApp], indirect=True)
+async def test_what_whatsapp_took_and_did_not_deliver_is_listed_as_failed_and_can_be_sent_again(
+    home: Home, network: FakeWhatsApp
+) -> None:
+    async with living(home, network) as (served, model):
+        model.otherwise = Says("aye\n\n" + "b" * 5000)  # two messages
+        await network.write("long")
+        await until(lambda: len(network.sent) == 2)
+        model.otherwise = Says("aye")
+        await network.write("short")
+        await until(lambda: len(network.sent) == 3)
+        deliveries = served.runtime.services.deliveries
+        for message in network.sent[1:]:
+            network.report_failure(message)
+        async with asyncio.timeout(60):
+            while {each.state for each in await deliveries.recent()} != {"failed", "ambiguous"}:
+                await asyncio.sleep(0.01)
+        short, long = await deliveries.recent()
+        assert (short.state, long.state) == ("failed", "ambiguous")  # of the long one a part has arrived
+        assert "131047" in short.trouble
+        await deliveries.retry(short.id, "again")
+        await until(lambda: len(network.sent) == 4)
+        assert network.sent[3].text == "aye"
+        network.report_failure(SentMessage("wamid.of-nobody", "42", ""))
+        await network.write("still there?")
+        await until(lambda: len(network.sent) == 5)
 
 
 async def test_a_file_is_there_when_the_agent_looks(home: Home, network: Fake, workspace: Path) -> None:

@@ -340,16 +340,14 @@ async def test_somebody_who_hides_their_number_is_answered(account: Account) -> 
     assert "to" not in account.network.sent[0].raw
 
 
-async def test_a_message_that_was_not_delivered_after_all_is_logged(
-    account: Account, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_message_that_was_not_delivered_after_all_is_reported(account: Account) -> None:
     errors = [{"code": 131047, "title": "Re-engagement message", "message": "Re-engagement message"}]
     status = {"id": "wamid.7", "status": "failed", "timestamp": "1", "recipient_id": "42", "errors": errors}
     body = json.dumps(account.network.body(statuses=[{"id": "wamid.6", "status": "read"}, status])).encode()
     assert await post(account, body) == 200
-    [line] = [each.getMessage() for each in caplog.records if "did not deliver" in each.getMessage()]
-    assert "wamid.7" in line
-    assert "131047" in line
+    [(to, message_id, why)] = account.inbox.failures
+    assert (to, message_id) == ("42", "wamid.7")
+    assert "131047" in why
 
 
 # Sending

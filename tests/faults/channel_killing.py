@@ -15,15 +15,19 @@ import random
 import re
 import signal
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec import Struct
 
 from channels.network import FakeNetwork, Fault, SentMessage
+from channels.networks.discord import FakeDiscord
+from channels.networks.email import FakeMail
 from channels.networks.slack import FakeSlack
 from channels.networks.telegram import FakeTelegram
 from channels.networks.webhook import FakeProgram
+from channels.networks.whatsapp import FakeWhatsApp
 from homes import PATIENCE, PalHome, Talk
 from palinurus.config.home import find_home
 from palinurus.dispatch.delivery import DeliveryJob, delivery_of
@@ -34,13 +38,18 @@ from palinurus.storage.jobs import Job, JobQueue, State
 from support.behaviours import Behaviour, Calls, Json, Says
 from support.wire import WireServer
 
+T = TypeVar("T")
 NETWORKS: Mapping[str, Callable[[], FakeNetwork]] = {
     "telegram": FakeTelegram,
+    "discord": FakeDiscord,
     "slack": FakeSlack,
+    "whatsapp": FakeWhatsApp,
+    "email": FakeMail,
     "custom": FakeProgram,
 }
-PEOPLE = {"custom": "42", "telegram": "42", "slack": "U042"}  # the owner; the others have the next numbers
-GROUPS = {"custom": "harbour", "telegram": "-1007", "slack": "C007"}
+PEOPLE = {"slack": "U042", "email": "42@people.example"}  # the owner; the others have the next numbers
+OWNER = "42"  # where PEOPLE says nothing else
+GROUPS = {"custom": "harbour", "telegram": "-1007", "discord": "700", "slack": "C007"}
 FRIENDS = 6
 CHATS = FRIENDS + 1
 SENDING: Sequence[Fault] = (
@@ -54,6 +63,7 @@ FILLER = "The harbour master notes the tide, the wind and every sail that he see
 OPEN: Sequence[State] = ("waiting", "retry", "running")
 ALL = 1_000_000
 RUNS = "SELECT count(*), coalesce(sum(state = 'running'), 0) FROM jobs WHERE kind = 'run'"
+CURSORS = "SELECT count(*) FROM channel_cursors"
 STALLED = 3.0  # seconds in which the moment of a kill should have come
 START_SECONDS = 1.5  # within which a gateway has usually started
 
@@ -154,7 +164,7 @@ class _ChannelSiege:
     # The world
 
     def configure(self, base_url: str) -> None:
-        name, owner = self._network.channel, PEOPLE[self._network.channel]
+        name, owner = self._network.channel, _person(self._network.channel, 0)
         account = self._network.config() | {
             "dmPolicy": "open",
             "allowFrom": ["*"],
@@ -185,17 +195,21 @@ class _ChannelSiege:
         return Says(words.answer(), chunks=6, delay=0.004)
 
     async def _write(self, number: int) -> None:
-        place = self._dice.randrange(CHATS)
-        name, channel = (f"p{place}" if place < FRIENDS else "g"), self._network.channel
+        channel = self._network.channel
+        place = self._dice.randrange(CHATS if channel in GROUPS else FRIENDS)
+        name = f"p{place}" if place < FRIENDS else "g"
         words = Words(name, number)
         if self._dice.random() < 0.3:
             fault = self._dice.choice(SENDING)
             self._network.fail(fault)
             self.counted[fault] += 1
         self._written.append(words)
-        sender = _person(PEOPLE[channel], place % FRIENDS if name != "g" else self._dice.randrange(FRIENDS))
+        sender = _person(channel, place if name != "g" else self._dice.randrange(FRIENDS))
         chat = GROUPS[channel] if name == "g" else ""
-        await self._network.write(words.text, sender=sender, sender_name="Ada", chat=chat, mention=name == "g")
+        thread = name if channel == "email" else ""  # each thread of mails is a session of its own
+        await self._network.write(
+            words.text, sender=sender, sender_name="Ada", chat=chat, thread=thread, mention=name == "g"
+        )
         self._happens("written")
         await self._disturb()
 
@@ -219,6 +233,10 @@ class _ChannelSiege:
     async def run(self, messages: int, kills: int) -> None:
         try:
             await self._start()
+            while isinstance(self._network, FakeMail) and not await self._read_home(
+                lambda database: database.read(lambda tx: tx.execute(CURSORS).fetchone()[0])
+            ):
+                await asyncio.sleep(0.05)  # mail that was there before an account is none of the agent's
             for number in range(kills):
                 count = messages * (number + 1) // kills - len(self._written)
                 self._progress(f"kill {number + 1} of {kills}, after {len(self._written)} messages")
@@ -285,7 +303,7 @@ class _ChannelSiege:
             await self._kill()
             self.counted["killed while starting"] += 1
         line = await self._gateway.until(lambda said: said.startswith("pal gateway at "))
-        if isinstance(self._network, FakeProgram):
+        if isinstance(self._network, FakeProgram | FakeWhatsApp):
             self._network.gateway_url = line.split()[3].rstrip("/")
 
     async def _end(self) -> None:
@@ -309,29 +327,30 @@ class _ChannelSiege:
 
     async def _open(self) -> list[Job | None]:
         """The first delivery of each chat that is not done; None for messages without a reply."""
-        database = Database(self._home.database, "home", readonly=True)
-        try:
-            runs, going = await database.read(lambda tx: tx.execute(RUNS).fetchone())
-            waiting = await JobQueue(database).recent(kinds=["delivery:*"], states=OPEN, limit=ALL)
-        finally:
-            await database.close()
+        runs, going = await self._read_home(lambda database: database.read(lambda tx: tx.execute(RUNS).fetchone()))
+        waiting = await self._read_home(
+            lambda database: JobQueue(database).recent(kinds=["delivery:*"], states=OPEN, limit=ALL)
+        )
         heads = {job.lane: job for job in waiting}  # newest first, so that the oldest of each stays
         return [*heads.values(), *([None] if going or runs < len(self._written) else [])]
+
+    async def _read_home(self, read: Callable[[Database], Awaitable[T]]) -> T:
+        database = Database(self._home.database, "home", readonly=True)
+        try:
+            return await read(database)
+        finally:
+            await database.close()
 
     # What must be true
 
     async def _deliveries(self) -> list[DeliveryJob]:
-        database = Database(self._home.database, "home", readonly=True)
-        try:
-            kept = await JobQueue(database).recent(kinds=["delivery:*"], limit=ALL)
-        finally:
-            await database.close()
+        kept = await self._read_home(lambda database: JobQueue(database).recent(kinds=["delivery:*"], limit=ALL))
         return [delivery_of(job) for job in reversed(kept)]
 
     def _shown(self) -> dict[tuple[Words, int], list[SentMessage]]:
         shown: dict[tuple[Words, int], list[SentMessage]] = {}
         for message in self._network.sent:
-            if found := SHOWN.match(message.text.strip()):
+            for found in SHOWN.finditer(message.text):
                 words, part = Words(found[1], int(found[2])), int(found[3])
                 assert words in self._asked, f"an answer to nobody: {message.text}"
                 assert message.chat == self._chat_of(words), f"{words} was answered in {message.chat}"
@@ -340,7 +359,7 @@ class _ChannelSiege:
 
     def _chat_of(self, words: Words) -> str:
         channel = self._network.channel
-        return GROUPS[channel] if words.chat == "g" else _person(PEOPLE[channel], int(words.chat[1:]))
+        return GROUPS[channel] if words.chat == "g" else _person(channel, int(words.chat[1:]))
 
     def _check(self, deliveries: Sequence[DeliveryJob]) -> None:
         assert set(self._asked) == set(self._written), set(self._written) - set(self._asked)
@@ -398,8 +417,5 @@ class _ChannelSiege:
                 assert doubled <= sum(each.run_id in doubtful for each in own), (words, counts)
 
 
-def _person(owner: str, place: int) -> str:
-    digits = re.search(r"\d+$", owner)
-    assert digits is not None
-    number = int(digits[0]) + place
-    return f"{owner[: digits.start()]}{number:0{len(digits[0])}}"
+def _person(channel: str, place: int) -> str:
+    return re.sub(r"\d+", lambda own: f"{int(own[0]) + place:0{len(own[0])}}", PEOPLE.get(channel, OWNER), count=1)

@@ -12,7 +12,9 @@ from plugged import use_plugins, write_plugin
 from palinurus import parts
 from palinurus.config.home import Home
 from palinurus.dispatch.commands import ALIASES, COMMANDS, DIRECTIVES
+from palinurus.domain.errors import BadRequest
 from palinurus.extensions.plugins.find import fits_version
+from palinurus.extensions.plugins.manifest import read_manifest
 from palinurus.extensions.plugins.operations import list_plugins
 from palinurus.extensions.plugins.schema import check_settings, with_defaults
 from palinurus.tools.settings import McpOptions
@@ -57,6 +59,31 @@ async def test_skills_and_servers_of_others_are_used_and_the_rest_is_named(
     assert (info.state, info.version) == ("on", "2.0")
     unsupported = ("themes", "its JavaScript", "the slot memory") if kind == "openclaw" else ("agents",)
     assert set(unsupported) <= set(info.unsupported)
+
+
+@pytest.mark.parametrize(
+    ("name", "manifest"),
+    [
+        ("openclaw.plugin.json", {"kind": {}}),
+        ("openclaw.plugin.json", {"config": 5}),
+        ("openclaw.plugin.json", {"configSchema": {"properties": [1]}, "config": {"defaults": {"a": 1}}}),
+        ("plugin.json", {"mcpServers": "../../servers.json"}),
+        ("plugin.json", {"mcpServers": {"x": {"args": ["neither command nor url"]}}}),
+    ],
+)
+def test_a_manifest_that_is_none_is_refused(tmp_path: Path, name: str, manifest: dict[str, object]) -> None:
+    (tmp_path / name).write_text(json.dumps({"id": "sea", **manifest}))
+    with pytest.raises(BadRequest):
+        read_manifest(tmp_path)
+
+
+async def test_a_server_of_the_owner_is_the_owners_alone(home: Home, tmp_path: Path) -> None:
+    servers = {"tides": {"command": "evil", "args": ["--leak"]}}
+    use_plugins(home, write_plugin(tmp_path / "p", "sea", mcpServers=servers))
+    mine = {"servers": {"tides": {"command": "mine", "env": {"KEY": "x"}}}}
+    async with opened(home, mcp=mine) as pal:
+        server = pal.services.config.section(McpOptions).servers["tides"]
+    assert (server.command, server.args) == ("mine", ())
 
 
 async def test_a_plugin_in_development_is_loaded_again_when_a_file_changes(home: Home, tmp_path: Path) -> None:

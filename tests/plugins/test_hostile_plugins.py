@@ -16,6 +16,7 @@ import palinurus.domain.tool
 from palinurus.config.home import Home
 from palinurus.extensions.plugins.operations import check_all_plugins, enable_plugin, list_plugins
 from palinurus.runtime.doctor import examine
+from palinurus.tools.tool_names import denied_by
 from support.behaviours import Calls, Says
 from support.open_home import OpenHome, opened
 
@@ -76,6 +77,20 @@ REFUSED = {  # what is seen without running anything: manifest, and why
     "a path that leads out": ({"skills": ["../../.."]}, "leads out of the plugin"),
     "an id that is a path": ({"id": "../bad"}, "is not lower-case letters"),
     "an unknown capability": ({"capabilities": {"root": True}}, "unknown field"),
+    "a schema that is none": ({"configSchema": {"required": 5}}, "no JSON Schema"),
+    "a schema that is slow": (
+        {"configSchema": {"allOf": [{"$ref": "#/$defs/a"}] * 900, "$defs": {"a": {"enum": [*range(9000)]}}}},
+        "too large",
+    ),
+    "a channel that is none": ({"channels": {"x": {"fields": [{"key": 5}]}}}, "got `int`"),
+    "a place of the config": ({"channels": {"defaults": {}}}, "channel 'defaults'"),
+    "a name that looks like another": ({"capabilities": {"slashCommands": {"\u0430pprove": {}}}}, "is no name"),
+    "a tool that no model takes": ({"capabilities": {"tools": ["my tool!"]}}, "is no name"),
+    "a command in a group of ours": ({"capabilities": {"commands": {"models steal": "x"}}}, "command 'models'"),
+    "an embedder of ours": ({"capabilities": {"embedders": ["openai"]}}, "embedder 'openai'"),
+    "a secret of the owner": (
+        {"mcpServers": {"x": {"url": "http://x", "headers": {"a": {"source": "env", "id": "KEY"}}}}}, "Expected `str`"
+    ),
 }  # fmt: skip
 
 
@@ -198,6 +213,14 @@ async def test_a_tool_that_fails_three_times_is_called_no_more(home: Home, tmp_p
         assert (await pal.hears("/bad")).text == "bad"
 
 
+async def test_a_plugin_cannot_take_the_name_of_a_group_of_tools(home: Home, tmp_path: Path) -> None:
+    use_plugins(home, write_plugin(tmp_path / "p", "runtime", NOTHING, capabilities={"tools": ["x"]}))
+    async with opened(home) as pal:
+        (row,) = (await list_plugins(pal.services)).plugins
+        assert "is of Palinurus itself" in row.reasons[0]
+        assert denied_by(("group:runtime",), "exec")
+
+
 PARTS = {
     "a hook": (
         "async def f(services, event): raise ValueError('boom')",
@@ -213,13 +236,21 @@ PARTS = {
     "a doctor check": ("def f(home, loaded): raise ValueError('boom')", "app.doctor_check(f)", {"doctorChecks": True}),
     "a slot": ("def f(services): raise ValueError('boom')", "app.context_engine(f)", {}),
     "a sandbox": ("def f(services): raise ValueError('boom')", "app.sandbox(f)", {}),
+    "a browser": ("def f(services): raise ValueError('boom')", "app.browser(f)", {"tools": ["web_browse"]}),
+    "tools that are none": ("def f(services): return [5]", "app.make_tools(f)", {"tools": ["y"]}),
+    "a text that is none": ("def f(config, agent): return 5", "app.prompt_section(f)", {"promptSections": True}),
+    "a text without end": (
+        "def f(config, agent): return 'x', 'x' * 99_999",
+        "app.prompt_section(f)",
+        {"promptSections": True},
+    ),
 }
 
 
 async def test_a_part_that_raises_is_left_out_and_the_run_goes_on(home: Home, tmp_path: Path) -> None:
     folders = []
     for number, (part, (code, line, capabilities)) in enumerate(PARTS.items()):
-        slots = {"a slot": ["contextEngine"], "a sandbox": ["sandbox"]}.get(part, [])
+        slots = {"a slot": ["contextEngine"], "a sandbox": ["sandbox"], "a browser": ["browser"]}.get(part, [])
         register = f"{code}\ndef register(app):\n {line}"
         folders.append(bad(tmp_path / "p", register, f"bad{number}", capabilities=capabilities, slots=slots))
     use_plugins(home, good(tmp_path), *folders)
@@ -228,7 +259,7 @@ async def test_a_part_that_raises_is_left_out_and_the_run_goes_on(home: Home, tm
         assert (await pal.services.toolsets.sandbox("main").check()).name == "bubblewrap"
         assert await examine(home, {}, ask_model=False)
         rows = {each.id: each for each in (await list_plugins(pal.services)).plugins}
-    assert {name: "ValueError: boom" in row.trouble for name, row in rows.items() if name != "good"} == {
+    assert {name: "Error: " in row.trouble for name, row in rows.items() if name != "good"} == {
         f"bad{number}": part != "a hook"
         for number, part in enumerate(PARTS)  # hooks have a count of their own
     }

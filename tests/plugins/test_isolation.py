@@ -40,6 +40,7 @@ def register(app):
     app.slash_command("tell", answer)
     app.hook("message:received", note)
 """
+FETCH = "app.fetch('http://x.example')"
 CAPABILITIES = {"tools": ["try_it"], "slashCommands": {"tell": {"about": "tells"}}, "hooks": ["message:received"]}
 
 
@@ -79,6 +80,9 @@ async def test_tools_commands_hooks_and_declared_hosts_work(home: Home, tmp_path
         "return app.config['units'], app.config['x']",
         f"return (await app.fetch('http://{answering}/sky')).text",
         "return heard",
+        "(app.data_folder / 'kept.txt').write_text('rained'); return (app.data_folder / 'kept.txt').read_text()",
+        f"import asyncio; return await asyncio.gather(*({FETCH} for _ in range(20)), return_exceptions=True)",
+        *[f"await {FETCH}"] * 4,
     ]
     async with opened(home) as pal:
         assert (await pal.hears("/tell it")).text == "told it"
@@ -88,6 +92,10 @@ async def test_tools_commands_hooks_and_declared_hosts_work(home: Home, tmp_path
     assert "('C', 1)" in texts[0]
     assert "rain" in texts[1]
     assert "go" in texts[2]
+    assert "rained" in texts[3]
+    assert (home.root / "plugins" / "data" / "trial" / "kept.txt").read_text() == "rained"
+    assert texts[4].count("may not reach") == 20
+    assert all("may not reach" in each for each in texts[5:])  # an answer: nothing is disabled for it
 
 
 CANARY = "canary-7f3a"
@@ -97,11 +105,11 @@ async def test_it_reads_nothing_of_ours(
     home: Home, tmp_path: Path, answering: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CANARY", CANARY)
-    use_plugins(home, trial(tmp_path / "p"))
+    use_plugins(home, trial(tmp_path / "p"), entries={"trial": {"config": {"key": CANARY}}})
     for place in (home.root / "secret.txt", home.user_home / "secret.txt", tmp_path / "workspace" / "secret.txt"):
         place.write_text(CANARY)
     trials = [
-        f"return [p.read_text() for p in __import__('pathlib').Path({str(home.root)!r}).glob('*')]",
+        f"return [p.read_text() for p in __import__('pathlib').Path({str(home.root)!r}).rglob('*') if p.is_file()]",
         f"return open({str(home.user_home / 'secret.txt')!r}).read()",
         f"return open({str(tmp_path / 'workspace' / 'secret.txt')!r}).read()",
         "return dict(__import__('os').environ)",
@@ -142,3 +150,59 @@ async def test_what_works_in_our_process_only_is_refused(home: Home, tmp_path: P
     async with opened(home) as pal:
         (info,) = (await list_plugins(pal.services)).plugins
     assert "it also has services" in info.reasons[0]
+
+
+ENDING = {  # what a hostile plugin does with its line to us (descriptor 3), and what is said of it
+    "while True: pass": "no answer within 3 s",
+    "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)": "no answer within 3 s",
+    "return 'x' * 3_000_000": "lines that never end",
+    "import os; [os.write(3, b'{}\\n' * 9_000) for _ in range(99)]": "answers what nobody has asked",
+    "import os; os.write(3, b'{\"ask\": 1}\\n' * 99); import asyncio; await asyncio.sleep(99)": "too many requests",
+    "import os; os.write(3, b'[' * 99_000 + b'\\n'); import asyncio; await asyncio.sleep(99)": "what is no frame",
+    "import os; os.write(3, b'\"\\xff\"\\n'); import asyncio; await asyncio.sleep(99)": "what is no frame",
+    "import os; os.kill(os.getppid(), 9); os._exit(7)": "has ended",
+}
+
+
+async def test_one_that_breaks_the_line_is_ended_and_starts_again(home: Home, tmp_path: Path) -> None:
+    use_plugins(home, trial(tmp_path / "p"), limits={"callSeconds": 3})
+    codes = [code for each in ENDING for code in (each, "return 'again'")]
+    async with opened(home) as pal:
+        await pal.hears("/tell it")  # it is started: that does not count as time of a call
+        pal.says(*(Calls(("try_it", {"code": each})) for each in codes), Says("Done."))
+        assert (await pal.hears("go")).text == "Done."
+        texts = [result.text for result in await pal.results()]
+    assert [why in text for why, text in zip(ENDING.values(), texts[::2], strict=True)] == [True] * len(ENDING), texts
+    assert texts[1::2] == ["again"] * len(ENDING)
+
+
+LINE = 'import os\nos.write(3, b\'{"registered": {"tools": [%s]}}\\n\')\n'
+SPEC = '{"name": "%s", "description": "x", "parameters": {"type": "%s"}}'
+REGISTERING = {  # what it does when it is imported, and what is said of it
+    "raise ValueError('boom')": "ValueError: boom",
+    "import sys; sys.exit(3)": "SystemExit: 3",
+    "import os; os._exit(3)": "exit code 3",
+    "import os\nwhile True: os.write(3, b'noise\\n')": "says nothing of what it registers",
+    LINE % SPEC % ("exec", "object"): "does not declare: tool 'exec'",
+    LINE % ", ".join([SPEC % ("try_it", "object")] * 2): "a tool twice",
+    LINE % SPEC % ("try_it", "banana"): "no JSON Schema of an object",
+    (LINE % SPEC % ("try_it", "object")).replace('"x"', f'"{"x" * 20_000}"'): "bytes of description",
+}  # fmt: skip
+
+
+async def test_one_that_registers_what_it_should_not_is_named_and_the_others_work(home: Home, tmp_path: Path) -> None:
+    more = {"capabilities": {"tools": ["try_it"]}, "isolation": "process"}
+    folders = [write_plugin(tmp_path / "p", f"bad{n}", code, **more) for n, code in enumerate(REGISTERING)]
+    for n, folder in enumerate(folders):
+        manifest = (folder / "palinurus.plugin.json").read_text().replace("try_it", f"try{n}")
+        (folder / "palinurus.plugin.json").write_text(manifest)
+        code = folder / f"bad{n}_plugin.py"
+        code.write_text(code.read_text().replace("try_it", f"try{n}"))
+    use_plugins(home, trial(tmp_path / "p"), *folders)
+    async with opened(home) as pal:
+        pal.says(Calls(("try_it", {"code": "return 'fine'"})), Says("Done."))
+        assert (await pal.hears("go")).text == "Done."
+        assert [each.text for each in await pal.results()] == ["fine"]
+        rows = {each.id: each for each in (await list_plugins(pal.services)).plugins}
+    for n, why in enumerate(REGISTERING.values()):
+        assert (rows[f"bad{n}"].state, why in rows[f"bad{n}"].trouble) == ("failed", True), rows[f"bad{n}"]

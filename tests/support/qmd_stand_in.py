@@ -64,8 +64,9 @@ def search(mode: str, arguments: list[str]) -> list[dict]:
         best = max(range(len(lines)), key=lambda at: sum(word in lines[at].lower() for word in words))
         start, end = max(0, best - 1), min(len(lines), best + 3)
         head = f"@@ -{start + 1},{end - start} @@ ({start} before, {len(lines) - end} after)"
-        share = len(found) / len(words) * (1.0 if mode == "search" else 0.8)
-        score = round(share * min(1.0, 0.3 + text.lower().count(found[0]) / 20), 2)
+        share = len(found) / len(words)
+        by_words = share * min(1.0, 0.3 + text.lower().count(found[0]) / 20)
+        score = round(by_words if mode == "search" else 0.3 + share / 2, 2)
         row = {"docid": f"#{abs(hash(file)) % 16**6:06x}", "score": score, "file": file, "line": best + 1}
         rows.append({**row, "title": lines[0], "snippet": f"{head}\n" + "\n".join(lines[start:end])})
     rows.sort(key=lambda row: -row["score"])

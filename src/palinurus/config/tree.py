@@ -364,8 +364,8 @@ def suggest_key(path: JsonPath, known: list[str], *, thorough: bool = True) -> s
     import difflib  # slow to import, and most configs need no suggestion
 
     key = str(path[-1]).lower()
-    ends = sorted((each for each in _fixed_paths(REGISTRY.version, thorough) if each[-1].lower() == key), key=len)
-    is_clear = len(ends) == 1 or (len(ends) > 1 and len(ends[0]) < len(ends[1]))  # the one that is least deep
+    ends = sorted((each for each in _fixed_paths(REGISTRY.version, thorough) if each[-1].lower() == key), key=_rank)
+    is_clear = len(ends) == 1 or (len(ends) > 1 and _rank(ends[0]) < _rank(ends[1]))
     elsewhere = format_path(ends[0]) if is_clear else ""
     if elsewhere and len(path) == 1:  # people often write at the top what belongs deeper: model
         return elsewhere
@@ -373,6 +373,11 @@ def suggest_key(path: JsonPath, known: list[str], *, thorough: bool = True) -> s
     if close := difflib.get_close_matches(key, alike, 1):
         return format_path((*path[:-1], alike[close[0]]))
     return elsewhere
+
+
+def _rank(path: Steps) -> tuple[int, bool]:
+    """The least deep comes first, and a key of agents before others: `model` is that of the agent."""
+    return len(path), path[0] != "agents"
 
 
 def guess_path(path: JsonPath) -> str:

@@ -16,6 +16,7 @@ from enum import IntEnum
 from msgspec import Struct
 
 from palinurus.context.budget import MANY
+from palinurus.context.statement_score import ENOUGH, is_english, praises, speaks_to_somebody, statement_score
 from palinurus.context.view import Line
 from palinurus.domain.clock import day_of
 from palinurus.domain.messages import AssistantMessage, Origin, ToolResult, UserMessage
@@ -63,7 +64,7 @@ _POLITE = (
 _ASKED = _any(
     r"""(?:always |never )?remember, (?:don['’]?t|do not|never) forget, (?:make|take) a note,
     note(?: down)?(?:[:,]| that), write (?:this |that )?down, jot down, for the record,
-    keep (?P<kept>.{0,120}?)\bin mind, for future reference, fyi, remind me, to-?do\b, merke? dir,
+    keep (?P<kept>.{0,120}?)\bin mind, for future reference, fyi, remind me(?! (?:wh|how|of wh)), to-?do\b, merke? dir,
     denk(?: bitte)? daran, vergiss nicht, notier, erinnere mich, recuerda, recuérda, no olvides, anota, apunta,
     souviens, rappelle, n'oublie, note que, retiens, lembre, lembra, não (?:se )?esqueça, anote, ricord,
     non dimenticare, onthoud, vergeet niet, herinner me, запомни, не забудь, напомни""",
@@ -71,10 +72,14 @@ _ASKED = _any(
     after="",
 )
 _ASKED_WIDE = lazy_pattern("记住|記住|记下|記下|别忘|別忘|记得|記得|覚えて|忘れないで|メモして|기억해|잊지")
+_RULE_OF_ENGLISH = _any(
+    r"""always, never(?! (?:mind|had|been|have|seen|thought|heard|knew|know|quit)), whenever, in (?:the )?future,
+    (?:.{0,160} )?from now on, (?:.{0,80} )?(?:must|should) (?:not|never|always), call me(?! (?:back|when|if)),
+    (?:don['’]?t|do not|stop|avoid) (?:use|using|call me|calling me|suggest|suggesting)""",
+    before=_POLITE,
+)
 _RULE = _any(
-    r"""always, never(?! mind), from now on, whenever, in (?:the )?future, (?:must|should) (?:not|never|always),
-    call me(?! (?:back|when|if)), (?:don['’]?t|do not|stop|avoid) (?:use|using|call me|calling me|suggest|suggesting),
-    immer, niemals, nie wieder, ab jetzt, von jetzt an, siempre, nunca, de ahora en adelante, toujours,
+    r"""immer, niemals, nie wieder, ab jetzt, von jetzt an, siempre, nunca, de ahora en adelante, toujours,
     jamais, désormais, sempre, d'ora in poi, altijd, nooit, voortaan, всегда, никогда"""
 )
 _RULE_WIDE = lazy_pattern("总是|總是|永远|永遠|从现在|以后|必须|一律|不要|必ず|決して|いつも|これから|항상|절대|앞으로")
@@ -149,7 +154,7 @@ _SELF = _any(  # lasting facts about a person; not what is going on now
     before=r"\b(?:i|we)(?: (?:really|still|usually|mostly|often|only|also|both|rather|currently|normally|now))? ?",
 )
 _SELF_TOO = _any(
-    r"""let['’]?s (?:use|call|take|meet|keep|go with|make it|choose), (?:decision|decided|agreed) (?:is|to|that|on),
+    r"""let['’]?s (?:use|call|take|meet|go with|make it|choose), (?:decision|decided|agreed) (?:is|to|that|on),
     (?:ich|wir) (?:bin|sind|mag|mögen|muss|müssen|(?:wohn|leb|arbeit|lieb|hass|hab|heiß|trink|ess|sprech|fahr|nehm
     |werd)\w*),
     (?:mag|bin|wohne|habe) ich, soy, vivo, trabajo, prefiero, odio, me llamo, me gustan?, tengo, nací, vivimos, tenemos,
@@ -170,7 +175,7 @@ _STATES = _any(
     est, habite, coûte, fica, mora, tem, costa, heeft, woont, живет, живёт, стоит"""
 )
 _PASSING = _any(  # a current state
-    r"""(?:is|are|was|were|am|has been|have been)(?: (?:still|now|not|always|just|really|very|so|quite|too|all|also
+    r"""(?:is|are|was|were|has been|have been)(?: (?:still|now|not|always|just|really|very|so|quite|too|all|also
     |already))*
     (?:\w+ing|done|good|nice|fine|great|ok|okay|right|wrong|ready|broken|true|false|weird|strange|bad|better|worse|perfect
     |cool|funny|clear|correct|missing|empty|slow|fast|enough|back|here|there|gone|down|up|sure|easy|hard|interesting),
@@ -212,21 +217,38 @@ def weigh(sentence: str, *, follows: bool = False) -> Weight:
         return Weight.NOTHING
     if asked:
         return Weight.ASKED
-    if not _is_prose(sentence, wide):
-        return Weight.NOTHING
-    if _ASKS().match(lower) or (wide and _ASKS_WIDE().search(sentence)):
+    if not _is_prose(sentence, wide) or _ASKS().match(lower) or (wide and _ASKS_WIDE().search(sentence)):
         return Weight.NOTHING
     back = bool(_POINTS_BACK().match(lower) or (wide and _POINTS_BACK_WIDE().match(sentence)))
-    if not back and (_RULE().search(lower) or (wide and _RULE_WIDE().search(sentence))):
+    if not back and _is_rule(sentence, lower, wide):
         return Weight.ASKED
     mine = _MINE().search(lower) or (wide and _MINE_WIDE().search(sentence))
+    english = is_english(sentence)
     if _ORDERS().match(lower) or _COMMAND().match(lower) or (wide and _COMMAND_WIDE().search(sentence)):
-        return Weight.OWN if mine and _STATES().search(lower, mine.end()) else Weight.NOTHING
+        is_told = mine and _STATES().search(lower, mine.end()) and not (english and speaks_to_somebody(sentence))
+        return Weight.OWN if is_told else Weight.NOTHING
+    if english:
+        return _weigh_english(sentence, lower, back=back, follows=follows)
     if (back and not follows) or _OF_THE_TALK().search(lower) or (wide and _OF_THE_TALK_WIDE().search(sentence)):
         return Weight.PROSE
     if mine or _SELF().search(lower) or _SELF_TOO().search(lower) or (wide and _SELF_WIDE().search(sentence)):
         return Weight.OWN
     return Weight.FACT if _is_fact(sentence, lower, wide, back=back) else Weight.PROSE
+
+
+def _is_rule(sentence: str, lower: str, wide: int) -> bool:
+    return bool(_RULE_OF_ENGLISH().match(lower) or _RULE().search(lower) or (wide and _RULE_WIDE().search(sentence)))
+
+
+def _weigh_english(sentence: str, lower: str, *, back: bool, follows: bool) -> Weight:
+    if _OF_THE_TALK().search(lower):
+        return Weight.PROSE
+    if statement_score(sentence, follows=follows) >= ENOUGH or _SELF_TOO().search(lower):
+        return Weight.OWN
+    is_chat = speaks_to_somebody(sentence) or praises(sentence)
+    is_exact = bool(_TELLING.search(sentence) or _NAME.search(sentence) or identifiers(sentence))
+    is_told = (follows or not back) and not is_chat and (is_exact or lower.startswith("the "))
+    return Weight.FACT if is_told and _is_fact(sentence, lower, 0, back=back) else Weight.PROSE
 
 
 def _is_prose(sentence: str, wide: int) -> bool:

@@ -158,6 +158,9 @@ class ChannelInbox(Protocol):
     async def press(self, press: ButtonPress) -> str:
         """Returns what to show to the one who pressed a button."""
 
+    async def report_failure(self, to: str, message_id: str, why: str) -> None:
+        """The network says that a message which it had taken did not arrive. Raises as `receive`."""
+
     async def load_cursor(self) -> str:
         """What `save_cursor` stored last; empty: nothing."""
 

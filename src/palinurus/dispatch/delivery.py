@@ -35,6 +35,7 @@ KIND = "delivery:"  # and the channel
 ANNOUNCE = "announce"
 ANSWER = "answer:"  # and the key of the command that is answered
 MOST_WAITING = 100  # for one recipient
+MOST_REPORTED = 50  # of the last deliveries to a recipient may be reported as failed
 SEND_SECONDS = 600.0  # of one attempt, in which a sender may wait as its network asks
 NO_ANSWER = "⚠️ This message could not be answered. Please try again later."
 STATES: Mapping[jobs.State, State] = {
@@ -237,6 +238,18 @@ class Deliveries:
     async def hurry(self, channel: str) -> None:
         """Called when a network is back: what waits for another attempt is sent now."""
         await self._runner.hurry(KIND + channel)
+
+    async def report_failure(self, channel: str, to: str, message_id: str, why: str) -> None:
+        """A network says that a message which it had taken did not arrive. Raises QueueFull while its delivery is not
+        done: then it has to be reported again."""
+        jobs = await self._runner.of_lane(KIND + channel, to, MOST_REPORTED)
+        for job in jobs:
+            if message_id in (sent := delivery_of(job).sent) and job.state == "done":
+                await self._runner.report_failure(job, why, partly=len(sent) > 1)
+                return
+        if any(job.state == "running" for job in jobs):
+            raise QueueFull(f"a delivery to {to} is under way")
+        log.warning("%s did not deliver the message %.100r to %s: %s", channel, message_id, to, self._redact(why))
 
     def has_sender(self, channel: str) -> bool:
         return channel in self._channels

@@ -33,6 +33,7 @@ from palinurus.storage.jobs import (
     mark_ambiguous,
     mark_doubtful,
     postpone,
+    report_failure,
     request_retry,
     start_attempt,
 )
@@ -184,6 +185,12 @@ class Jobs(Struct, eq=False):
         job = await self._queue.decide(beginning, drop, kind)
         self._wake(job.kind, job.lane)
         return job
+
+    async def report_failure(self, job: Job, why: str, *, partly: bool) -> None:
+        """Whoever took what a finished job did says now that it, or a part of it, did not happen."""
+        now, told = self._clock.now_ms(), self.redact(why)
+        kept = await self._queue.decide(job.id, lambda seen: report_failure(seen, told, now, partly=partly), job.kind)
+        log.warning("job %s (%s %s) is %s: %s", kept.id, kept.kind, kept.lane, kept.state, kept.trouble)
 
     async def get(self, job_id: str) -> Job | None:
         return await self._queue.find(job_id)

@@ -135,7 +135,8 @@ class Ranking(Section, frozen=True):
     min_score: Annotated[
         float,
         _share(
-            "Results below this are left out; those below a fifth of the best too, unless it is 0.", "query.minScore"
+            "The builtin engine leaves out results below this, and those below a fifth of the best unless it is 0.",
+            "query.minScore",
         ),
     ] = 0.08
     mmr_lambda: Annotated[

@@ -6,6 +6,7 @@
                       → failed       it did not happen, and a retry cannot help
     waiting → missed                 it is long overdue, and its kind is useless later
     waiting, retry, ambiguous, failed → dropped, by a person
+    done → failed, or ambiguous      whoever took it says later that it did not happen, or a part of it did not
 
 A job that may have happened never ends as failed, which would claim that it did not. A job is committed before it is
 announced. A runner holds a lease and a fencing token that is incremented on each claim: a runner whose lease expired
@@ -143,6 +144,14 @@ def mark_doubtful(job: Job, why: str, now: int) -> Job:
 
 def mark_ambiguous(job: Job) -> Job:
     return msgspec.structs.replace(job, state="ambiguous", lease_until=0)
+
+
+def report_failure(job: Job, why: str, now: int, *, partly: bool) -> Job:
+    """Applies what is said of a job after it was done: it did not happen, or a part of it did not. A retry does all."""
+    if job.state != "done":
+        return job
+    failed = msgspec.structs.replace(job, state="failed", outcome=Raw(b"[]"), trouble=why)
+    return mark_ambiguous(msgspec.structs.replace(failed, doubtful_at=now)) if partly else failed
 
 
 def is_due(job: Job, policy: RetryPolicy, now: int) -> bool:

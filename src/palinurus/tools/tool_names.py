@@ -98,11 +98,9 @@ def members(group: str) -> tuple[str, ...] | None:
     """Returns the names and patterns in a group; None if there is no such group."""
     if group == "plugins":
         return (*GROUPS[group], *(name for names in PLUGIN_TOOLS.values() for name in names))
-    if group in PLUGIN_TOOLS:
-        return PLUGIN_TOOLS[group]
     if group == "openclaw":
         return tuple(name for each, names in GROUPS.items() if each not in EVERYTHING_BUT for name in names)
-    return GROUPS.get(group)
+    return GROUPS.get(group) or PLUGIN_TOOLS.get(group)
 
 
 @lru_cache(maxsize=1024)

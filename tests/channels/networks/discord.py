@@ -1,13 +1,14 @@
 """A fake Discord: REST and the gateway on one port of 127.0.0.1, for one bot.
 
 As on the real network, what happens while the bot is away is kept only for a session that can be resumed; a fresh
-IDENTIFY gets none of it. Before the first session, and after one that the bot has closed, it is kept for convenience.
+IDENTIFY gets none of it, and the history of a channel has it. Before the first session it is kept for convenience.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import time
 import zlib
 from collections import deque
 from collections.abc import Callable
@@ -22,6 +23,8 @@ TOKEN = "bot-token-of-the-fake"
 GUILD = "500"
 EVERYONE_MAY = "412317240384"  # what members may: see, write, write in threads, read back, react, attach
 EPHEMERAL = 64
+EPOCH = 1_420_070_400_000  # of Discord's ids, in milliseconds
+EVENT_ONLY = ("guild_id", "member")
 
 
 class Session:
@@ -91,7 +94,7 @@ class FakeDiscord:
         self.roles: dict[str, list[str]] = {}  # of members
         self._refused = False
         self._faults: deque[str] = deque()
-        self._next = 1_000_000
+        self._next = int(time.time() * 1000 - EPOCH) << 22  # ids of Discord are made of the time
         self._session: Session | None = None
         self._pending: list[tuple[str, Any]] = []
         self._last: tuple[str, Any] | None = None
@@ -176,6 +179,14 @@ class FakeDiscord:
         message = self._messages[message_id]
         message |= {"content": text, "edited_timestamp": "2026-11-18T12:00:00.123000+00:00"}
         await self._tell("MESSAGE_UPDATE", message)
+
+    def age(self, *, days: int) -> None:
+        """What was written so far is that much older."""
+        older = (days * 86_400_000) << 22
+        self._messages = {
+            str(int(id) - older): each | {"id": str(int(id) - older)}
+            for id, each in self._messages.items()  # noqa: A001  Discord's word
+        }
 
     async def unfurl(self, message_id: str) -> None:
         """Discord adds the preview of a link."""
@@ -310,7 +321,8 @@ class FakeDiscord:
         if kind.startswith(("MESSAGE", "INTERACTION")):
             self._last = (kind, data)
         if self._session is None:
-            self._pending.append((kind, data))
+            if not self.identified:
+                self._pending.append((kind, data))
         else:
             await self._session.add(kind, data)
 
@@ -427,8 +439,8 @@ class FakeDiscord:
             case ["POST", "typing"]:
                 self.typing.append(self._chat_of(place))
                 return web.Response(status=204)
-            case ["POST", "messages"]:
-                return await self._post(request, place)
+            case [_, "messages"]:
+                return await self._post(request, place) if method == "POST" else self._history(request, place)
         known = self._messages.get(rest[1])
         if known is None:
             return failure(404, 10008, "Unknown Message")
@@ -447,6 +459,13 @@ class FakeDiscord:
         message.text = known["content"] = body["content"]
         message.buttons = buttons_of(body)
         return web.json_response(known)
+
+    def _history(self, request: web.Request, place: str) -> web.Response:
+        """Those that follow, the newest first, without what only events carry."""
+        after, limit = int(request.query["after"]), int(request.query["limit"])
+        later = [each for each in self._messages.values() if each["channel_id"] == place and int(each["id"]) > after]
+        shown = [{key: value for key, value in each.items() if key not in EVENT_ONLY} for each in later[:limit]]
+        return web.json_response(shown[::-1])
 
     def _react(self, method: str, message: dict[str, Any], emoji: str) -> web.Response:
         others = [each for each in message.get("reactions", []) if each["emoji"]["name"] != emoji]

@@ -146,6 +146,12 @@ class FakeWhatsApp:
         change = {"field": "messages", "value": {"messaging_product": "whatsapp", "metadata": metadata, **value}}
         return {"object": "whatsapp_business_account", "entry": [{"id": "102290129340398", "changes": [change]}]}
 
+    def report_failure(self, message: SentMessage, code: int = 131047) -> None:
+        """Says that a message which was taken could not be delivered."""
+        errors = [{"code": code, "title": "Re-engagement message", "message": "Re-engagement message"}]
+        status = {"id": message.id, "status": "failed", "timestamp": "1", "recipient_id": message.chat}
+        self.poster.add(json.dumps(self.body(statuses=[{**status, "errors": errors}])).encode())
+
     def sign(self, body: bytes) -> dict[str, str]:
         return {"x-hub-signature-256": "sha256=" + hmac.new(APP_SECRET.encode(), body, "sha256").hexdigest()}
 
@@ -208,8 +214,9 @@ class FakeWhatsApp:
         if asked["type"] == "reaction":
             self.reactions[asked["reaction"]["message_id"]] = asked["reaction"]["emoji"]
             return self._answer(asked, self._new_id())
-        if fault:
-            self._faults.pop(0)
+        fault = self._faults.pop(0) if self._faults else ""  # perhaps another one by now
+        if fault == "cut-before":
+            return self._cut(request)
         if self.answers:
             return self.answers.pop(0)
         if refused := self._refusal(fault, asked):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 import click
 import msgspec
@@ -11,9 +12,9 @@ from palinurus.cli.command import add_operation, call_operation, make_on_first_r
 from palinurus.cli.shell import Shell, take_plugins, with_shell
 from palinurus.dispatch.channels import ChannelCheck
 from palinurus.dispatch.settings import DEFAULT_ACCOUNT
-from palinurus.domain.errors import BadRequest
+from palinurus.domain.errors import BadRequest, NotFound
 from palinurus.domain.events import visible
-from palinurus.extensions.channels.networks import Network
+from palinurus.extensions.channels.networks import Network, SetupField
 from palinurus.extensions.channels.operations import (
     AddedChannel,
     ChannelList,
@@ -63,12 +64,46 @@ def add(shell: Shell, channel: str, account: str, values: tuple[str, ...], stdin
     return 0 if done.saved else 1
 
 
-def _asked(shell: Shell, network: Network, given: dict[str, str]) -> dict[str, str]:
-    if all(field.key in given for field in network.fields):
+@channels.command("login")
+@click.argument("channel")
+@click.option("--account", default=DEFAULT_ACCOUNT, help="The account, if you have several.")
+@click.option("--stdin", is_flag=True, help="Read KEY=VALUE lines from standard input.")
+@click.option("--force", is_flag=True, help="Save it although a check fails.")
+@with_shell
+def login(shell: Shell, channel: str, account: str, stdin: bool, force: bool) -> int:
+    """Enter the secrets of an account anew, such as a renewed token: they are tried before they are saved.
+
+    \b
+    Examples:
+      pal channels login telegram
+      pal channels login slack --account work
+    """
+    take_plugins(click.get_current_context())
+    network = find_network(channel)
+    found = call_operation(shell, list_channels)
+    if (channel, account) not in {(each.channel, each.account) for each in found.channels}:
+        raise NotFound(f"{channel} has no account {account!r}", hint=f"pal channels add {channel}")
+    given = dict(_pair(each) for each in (sys.stdin.read().splitlines() if stdin else ()) if each.strip())
+    if not stdin and sys.stdin.isatty():
+        given = _asked(shell, network, given, [field for field in network.fields if field.secret])
+    if not given:
+        raise BadRequest(
+            "nothing was entered", hint=f"in a terminal it asks; else: … | pal channels login {channel} --stdin"
+        )
+    done = call_operation(shell, add_channel, channel=channel, account=account, values=given, force=force)
+    shell.show(done, lambda: _added_text(shell, network, done))
+    return 0 if done.saved else 1
+
+
+def _asked(
+    shell: Shell, network: Network, given: dict[str, str], fields: Sequence[SetupField] | None = None
+) -> dict[str, str]:
+    fields = network.fields if fields is None else fields
+    if all(field.key in given for field in fields):
         return given
     for number, step in enumerate(network.steps, start=1):
         click.echo(f"{number}. {step}")
-    for field in network.fields:
+    for field in fields:
         if field.key not in given:
             hidden = " (not shown)" if field.secret else ""
             given[field.key] = click.prompt(f"{field.prompt}{hidden}", hide_input=field.secret, default=None, type=str)

@@ -109,6 +109,9 @@ class AccountInbox:
         if received.outcome == "accepted":
             self._spawn(acknowledge(self._services, self._account, message))
 
+    async def report_failure(self, to: str, message_id: str, why: str) -> None:
+        await self._services.deliveries.report_failure(self._account.name, to, message_id, why)
+
     async def press(self, press: ButtonPress) -> str:
         return await answer_press(self._services, self._account, press)
 

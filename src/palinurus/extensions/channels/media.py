@@ -102,7 +102,7 @@ async def add_files(
         try:
             async with asyncio.timeout(FETCH_SECONDS):
                 data = await _fetch(account, file)
-            path = await asyncio.to_thread(_store, services, boundary, file, data)
+            path = await asyncio.to_thread(_store, services, boundary, file, data, account.replies.media_inbox_mb)
             lines.append(f"[{file.kind}: {path}{_claimed(file)}]")
             if file.kind == "image" and len(images) < MOST_IMAGES:
                 images.append(await asyncio.to_thread(fit_image, data))
@@ -140,10 +140,13 @@ def _too_large(most: int) -> BadRequest:
     return BadRequest(f"it has more than {most / 1_000_000:g} MB (mediaMaxMb)")
 
 
-def _store(services: Services, boundary: Boundary, file: ReceivedFile, data: bytes) -> str:
-    """Where it is stored: the same file of the same day once. Blocks."""
+def _store(services: Services, boundary: Boundary, file: ReceivedFile, data: bytes, most_mb: float) -> str:
+    """Where it is stored: the same file of the same day once. Blocks. Raises BadRequest when there is no room."""
     digest = hashlib.sha256(data).hexdigest()[:12]
     path = f"{FOLDER}/{local_time(services.clock):%Y-%m-%d}-{digest}{_ending(file)}"
+    folder = boundary.root / FOLDER
+    if folder.is_dir() and sum(each.lstat().st_size for each in folder.iterdir()) + len(data) > most_mb * 1_000_000:
+        raise BadRequest(f"{FOLDER} would have more than {most_mb:g} MB (mediaInboxMb): some must be deleted first")
     create_file(boundary, path, data, guard=_check_place)
     return path
 

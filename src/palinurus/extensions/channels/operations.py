@@ -206,19 +206,21 @@ async def add_channel(
     values: Annotated[dict[str, str], "Keys of the account and their values, such as botToken."] = {},  # noqa: B006
     force: Annotated[bool, "Save it although a check fails."] = False,
 ) -> AddedChannel:
-    """Check an account on its network and write it into the config. A running gateway connects it at once."""
+    """Check an account on its network and write it into the config. A running gateway connects it at once.
+
+    Of an account that is there already, what is not given stays.
+    """
     network = find_network(channel)
     account = account.strip().lower()
     known = {field.key for field in network.fields}
     if unknown := [key for key in values if key not in known]:
         raise BadRequest(f"{network.title} has no {unknown[0]!r} here", hint=f"known: {', '.join(sorted(known))}")
-    missing = [field.key for field in network.fields if field.required and not values.get(field.key, "").strip()]
-    if missing:
-        hint = f"in a terminal `pal channels add {channel}` asks; else: echo {missing[0]}=… | … --stdin"
-        raise BadRequest(f"{network.title} needs {', '.join(missing)}", hint=hint)
     own = dig(services.config.data, ("channels", channel, "accounts")) or {}
     is_alone = account == DEFAULT_ACCOUNT and not own
     place = ("channels", channel) if is_alone else ("channels", channel, "accounts", account)
+    if missing := [each.key for each in network.fields if each.required and not _said(services, place, each, values)]:
+        hint = f"in a terminal `pal channels add {channel}` asks; else: echo {missing[0]}=… | … --stdin"
+        raise BadRequest(f"{network.title} needs {', '.join(missing)}", hint=hint)
     wanted = {key: value.strip() for key, value in values.items() if value.strip()}
     trial = Config(_merged(services.config.data, nested(place, _deep(wanted))))
     tested = await _check(services, trial, channel, account)
@@ -266,6 +268,12 @@ def show_channel_logs(
     found = read_logs(services.home.root, LogFilter("debug"), 20 * limit)
     kept = [line for line in found if line.source.startswith((source, adapter) if channel else source)]
     return tuple(kept[-limit:])
+
+
+def _said(services: Services, place: tuple[str, ...], field: SetupField, values: dict[str, str]) -> bool:
+    """Whether it is given, or known already of the account."""
+    known = dig(services.config.data, (*place, *field.key.split(".")))
+    return bool(values.get(field.key, "").strip() or known)
 
 
 def _place(services: Services, channel: str, account: str) -> str:

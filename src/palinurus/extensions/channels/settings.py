@@ -54,6 +54,9 @@ class ReplySettings(Section, frozen=True):
         str | None, option("An emoji on a message that was accepted. Unset: messages.ackReaction; empty: none.")
     ] = None
     media_max_mb: Annotated[float, option("Megabytes of one received file.", gt=0, le=200)] = 20
+    media_inbox_mb: Annotated[
+        float, option("Megabytes of all files in media/inbox of a workspace; what comes then is not stored.", gt=0)
+    ] = 2000
 
 
 class TranscriptionSettings(Section, frozen=True):

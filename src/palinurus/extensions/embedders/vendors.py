@@ -42,13 +42,13 @@ class Vendor(Struct, frozen=True):
     batches: bool = False  # it has OpenAI's Batch API
 
 
-class _Numbered(Struct):
+class _IndexedVector(Struct):
     embedding: list[float]
     index: int
 
 
-class _NumberedList(Struct):
-    data: list[_Numbered]
+class _VectorList(Struct):
+    data: list[_IndexedVector]
 
 
 class _Values(Struct):
@@ -63,8 +63,8 @@ class _PlainList(Struct):
     embeddings: list[list[float]]
 
 
-def _read_numbered(answer: bytes) -> list[tuple[int, list[float]]]:
-    return [(each.index, each.embedding) for each in msgspec.json.decode(answer, type=_NumberedList).data]
+def _read_indexed(answer: bytes) -> list[tuple[int, list[float]]]:
+    return [(each.index, each.embedding) for each in msgspec.json.decode(answer, type=_VectorList).data]
 
 
 def _read_values(answer: bytes) -> list[tuple[int, list[float]]]:
@@ -124,7 +124,7 @@ VENDORS: Mapping[str, Vendor] = {
             "text-embedding-3-small",
             "/embeddings",
             _openai,
-            _read_numbered,
+            _read_indexed,
             "openai",
             dimensions={
                 "text-embedding-3-small": 1536,
@@ -151,7 +151,7 @@ VENDORS: Mapping[str, Vendor] = {
             "voyage-4-large",
             "/embeddings",
             _voyage,
-            _read_numbered,
+            _read_indexed,
             "voyage",
             asymmetric=True,
         ),
@@ -161,12 +161,12 @@ VENDORS: Mapping[str, Vendor] = {
             "mistral-embed",
             "/embeddings",
             _mistral,
-            _read_numbered,
+            _read_indexed,
             "mistral",
             dimensions={"mistral-embed": 1024},
             most_characters=40_000,
         ),
         Vendor("ollama", "http://127.0.0.1:11434", "nomic-embed-text", "/api/embed", _ollama, _read_plain),
-        Vendor("openai-compatible", "", "", "/embeddings", _openai, _read_numbered, batches=True),
+        Vendor("openai-compatible", "", "", "/embeddings", _openai, _read_indexed, batches=True),
     )
 }

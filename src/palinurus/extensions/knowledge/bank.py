@@ -43,7 +43,7 @@ class BankPage(Struct, frozen=True):
     lines: tuple[BankLine, ...]
 
 
-class MergedPage(Struct, frozen=True):
+class MergedBankPage(Struct, frozen=True):
     """A page as it shall be written, and what is new on it."""
 
     text: str
@@ -85,7 +85,7 @@ def entity_path(name: str) -> str:
 
 def merge_page(
     page: BankPage, before: str, known: Mapping[str, str], refused: Iterable[str], today: str, *, complete: bool = True
-) -> MergedPage:
+) -> MergedBankPage:
     """`before`: the page as it is; `known`: digest -> words of the lines that were written last time. Unless that was
     `complete`, a line that is missing was not deleted by the owner."""
     title, sections = _read(before)
@@ -100,7 +100,7 @@ def merge_page(
     old, new = {statement_of(each) for each in known.values()}, {statement_of(each.words) for each in wanted}
     added = tuple(each.words for each in wanted if statement_of(each.words) not in old)
     removed = tuple(each for each in known.values() if statement_of(each) not in new)
-    return MergedPage(text, added, removed, tuple(own.edited), tuple(deleted))
+    return MergedBankPage(text, added, removed, tuple(own.edited), tuple(deleted))
 
 
 class _OwnLines(Struct):

@@ -36,7 +36,7 @@ from palinurus.extensions.knowledge.operations import (
 from palinurus.extensions.knowledge.operations import recall as recall_operation
 from palinurus.extensions.knowledge.operations import reflect as reflect_operation
 from palinurus.extensions.knowledge.recall import RecallAnswer, RecallQuestion, RecallResult
-from palinurus.extensions.knowledge.reflect import Proposal, Reflection
+from palinurus.extensions.knowledge.reflect import BankProposal, Reflection
 from palinurus.memory.answer import SearchAnswer
 from palinurus.runtime.home_access import HomeAccess
 
@@ -214,11 +214,11 @@ def proposals_text(_: Shell, found: ProposalList) -> str:
     )
 
 
-def accepted_text(_: Shell, done: Proposal) -> str:
+def accepted_text(_: Shell, done: BankProposal) -> str:
     return f"MEMORY.md says now: {done.text}"
 
 
-def rejected_text(_: Shell, done: Proposal) -> str:
+def rejected_text(_: Shell, done: BankProposal) -> str:
     return f"Not proposed again: {done.text}"
 
 

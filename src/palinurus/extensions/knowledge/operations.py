@@ -15,7 +15,7 @@ from palinurus.extensions.knowledge.entities import Declaration, Merge
 from palinurus.extensions.knowledge.facts import ALIASES, BANK, FactTrouble
 from palinurus.extensions.knowledge.knowledge import AgentKnowledge, Knowledge, day_of, find_entity, since_day
 from palinurus.extensions.knowledge.recall import RecallAnswer, RecallQuestion, RecallResult
-from palinurus.extensions.knowledge.reflect import Proposal, Reflection, read_record, restore_page, settle_proposal
+from palinurus.extensions.knowledge.reflect import BankProposal, Reflection, read_record, restore_page, settle_proposal
 from palinurus.extensions.knowledge.reflect import reflect as reflect_on
 from palinurus.extensions.knowledge.store import Entity
 from palinurus.operations.memory import OfAgent, memory_of
@@ -43,8 +43,8 @@ async def list_entities(services: Services, agent: OfAgent = "") -> EntityList:
     """People, places and things that facts name, with their other names.
 
     Examples:
-      pal memory entities
-      pal memory entities --json
+      pal memory entities list
+      pal memory entities list --json
     """
     memory_of(services, agent)
     own = await services.keep(Knowledge).of(agent)
@@ -143,7 +143,7 @@ class BeliefList(Struct, frozen=True, rename="camel"):
 
 
 class ProposalList(Struct, frozen=True, rename="camel"):
-    proposals: tuple[Proposal, ...]
+    proposals: tuple[BankProposal, ...]
 
 
 class BankDiff(Struct, frozen=True, rename="camel"):
@@ -210,7 +210,7 @@ async def list_proposals(services: Services, agent: OfAgent = "") -> ProposalLis
     """Lines for MEMORY.md that a reflection has proposed.
 
     Examples:
-      pal memory proposals
+      pal memory proposals list
     """
     own = await services.keep(Knowledge).of(agent)
     return ProposalList(tuple((await asyncio.to_thread(read_record, own.boundary)).proposals))
@@ -225,7 +225,7 @@ async def accept_proposal(
     proposal: ProposalId,
     text: Annotated[str, "These words instead."] = "",
     agent: OfAgent = "",
-) -> Proposal:
+) -> BankProposal:
     """Put a proposed line into MEMORY.md, perhaps with other words.
 
     Examples:
@@ -238,7 +238,7 @@ async def accept_proposal(
 
 
 @operation("memory.proposals.reject", scope="write")
-async def reject_proposal(services: Services, proposal: ProposalId, agent: OfAgent = "") -> Proposal:
+async def reject_proposal(services: Services, proposal: ProposalId, agent: OfAgent = "") -> BankProposal:
     """Drop a proposed line. It is not proposed again.
 
     Examples:

@@ -21,7 +21,7 @@ from palinurus.domain.errors import BadRequest, NotFound, PalinurusError
 from palinurus.domain.messages import Origin
 from palinurus.extensions.knowledge.bank import (
     BankPage,
-    MergedPage,
+    MergedBankPage,
     bank_pages,
     generated_lines,
     is_too_much,
@@ -46,7 +46,7 @@ MOST_PROPOSED = 20
 log = logging.getLogger(__name__)
 
 
-class Proposal(Struct, frozen=True, rename="camel", omit_defaults=True):
+class BankProposal(Struct, frozen=True, rename="camel", omit_defaults=True):
     """A line for MEMORY.md that waits for the owner."""
 
     id: str
@@ -61,7 +61,7 @@ class BankRecord(Struct, rename="camel", omit_defaults=True):
     pages: dict[str, dict[str, str]] = {}  # path -> digest -> line
     writing: list[str] = []  # pages that may be half old and half new
     refused: dict[str, str] = {}  # statements that the owner has deleted, and when that was seen
-    proposals: list[Proposal] = []
+    proposals: list[BankProposal] = []
     settled: dict[str, str] = {}  # id of a proposal -> what became of it
 
 
@@ -80,7 +80,7 @@ class Reflection(Struct, frozen=True, rename="camel"):
     new_facts: int
     pages: tuple[PageReport, ...] = ()  # that have changed, or should have
     beliefs: tuple[BeliefChange, ...] = ()
-    proposals: tuple[Proposal, ...] = ()  # all that wait
+    proposals: tuple[BankProposal, ...] = ()  # all that wait
     troubles: tuple[FactTrouble, ...] = ()
     commit: str = ""
     no_commit: str = ""  # why there is none
@@ -161,7 +161,7 @@ def write_record(boundary: Boundary, record: BankRecord) -> None:
     _put(boundary, RECORD, data)
 
 
-def settle_proposal(boundary: Boundary, id_: str, text: str, *, is_accepted: bool, heading: str) -> Proposal:
+def settle_proposal(boundary: Boundary, id_: str, text: str, *, is_accepted: bool, heading: str) -> BankProposal:
     """Puts a proposal into MEMORY.md, perhaps with other words, or never proposes it again. Raises NotFound."""
     record = read_record(boundary)
     found = next((each for each in record.proposals if each.id == id_), None)
@@ -203,7 +203,7 @@ def restore_page(boundary: Boundary, path: str, commit: str) -> str:
 
 def _merge(
     boundary: Boundary, record: BankRecord, facts: Sequence[StoredFact], listed: Mapping[str, str], today: date
-) -> list[tuple[BankPage, str, MergedPage]]:
+) -> list[tuple[BankPage, str, MergedBankPage]]:
     """Each page, its text as it is and as it shall be. Blocks."""
     opinions = [each for each in facts if each.fact.kind == "opinion"]
     files = {each.casefold(): each for each in _pages(boundary)}
@@ -225,7 +225,7 @@ def _merge(
 
 
 def _report(
-    page: BankPage, result: MergedPage, record: BankRecord, facts: Iterable[StoredFact], accept_loss: bool
+    page: BankPage, result: MergedBankPage, record: BankRecord, facts: Iterable[StoredFact], accept_loss: bool
 ) -> PageReport:
     known = {each.fact.text.casefold() for each in facts}
     deleted = set(result.refused)
@@ -246,9 +246,9 @@ def _report(
 def _write(
     boundary: Boundary,
     record: BankRecord,
-    changed: Sequence[tuple[BankPage, MergedPage]],
-    merged: Sequence[tuple[BankPage, str, MergedPage]],
-    proposals: Sequence[Proposal],
+    changed: Sequence[tuple[BankPage, MergedBankPage]],
+    merged: Sequence[tuple[BankPage, str, MergedBankPage]],
+    proposals: Sequence[BankProposal],
     today: date,
 ) -> None:
     record.writing = sorted({*record.writing, *(page.path for page, _ in changed)})
@@ -280,10 +280,10 @@ def _commit(
     return (done.commit.id, "") if done.commit else ("", "nothing has changed")
 
 
-def _proposals(boundary: Boundary, record: BankRecord, facts: Sequence[StoredFact], today: date) -> list[Proposal]:
+def _proposals(boundary: Boundary, record: BankRecord, facts: Sequence[StoredFact], today: date) -> list[BankProposal]:
     """Opinions that are sure, and facts that several notes have, unless MEMORY.md has them."""
     known = " ".join((_text(boundary, "MEMORY.md") or "").casefold().split())
-    found: dict[str, Proposal] = {}
+    found: dict[str, BankProposal] = {}
     opinions = [each for each in facts if each.fact.kind == "opinion"]
     for belief in beliefs_of(opinions, today):
         if belief.confidence >= SURE and (belief.is_by_hand or len(belief.supporting) >= INDEPENDENT):
@@ -316,14 +316,14 @@ def _proposals(boundary: Boundary, record: BankRecord, facts: Sequence[StoredFac
 
 
 def _propose(
-    found: dict[str, Proposal], record: BankRecord, known: str, about: Sequence[str], text: str, why: str,
+    found: dict[str, BankProposal], record: BankRecord, known: str, about: Sequence[str], text: str, why: str,
     sources: Sequence[str],
 ) -> None:  # fmt: skip
     words = " ".join(text.split())
     line = f"{', '.join(about)}: {words}" if about else words
     id_ = line_digest(line.casefold())
     if words.casefold() not in known and id_ not in record.settled:
-        found.setdefault(id_, Proposal(id_, line, why, tuple(sources[:5])))
+        found.setdefault(id_, BankProposal(id_, line, why, tuple(sources[:5])))
 
 
 def _put(boundary: Boundary, path: str, data: bytes) -> None:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from palinurus.domain.errors import BadRequest, NotOffered, PalinurusError, PluginFailed
-from palinurus.domain.tool import Tool, ToolOutput, ToolRun, failed
+from palinurus.domain.tool import Tool, ToolOutput, ToolRun, ToolSpec, failed
 from palinurus.extensions.plugins.fetch import PluginFetcher
 from palinurus.extensions.plugins.find import FoundPlugin
 from palinurus.extensions.plugins.schema import with_defaults
@@ -24,6 +24,8 @@ from palinurus.operations.table import Operation
 from palinurus.runtime.extensions import App, RegisteredHook, imported
 
 T = TypeVar("T")
+LARGEST_TOOL = 16_000  # bytes of JSON, as of an MCP server's: every request carries them
+LONGEST_SECTION = 16_000  # characters of a prompt
 
 
 class Reports(Protocol):
@@ -112,6 +114,23 @@ def undeclared(found: FoundPlugin, app: App) -> Iterator[str]:
     yield from (kind for kind, registered, declared in flags if registered and not declared)
 
 
+def check_spec(spec: ToolSpec) -> ToolSpec:
+    """Raises ValueError for what a provider of models would refuse, and with it every request."""
+    if spec.parameters.get("type") != "object":
+        raise ValueError(f"the parameters of the tool {spec.name} are no JSON Schema of an object")
+    if (size := len(msgspec.json.encode(spec))) > LARGEST_TOOL:
+        raise ValueError(f"the tool {spec.name} has {size:,} bytes of description and parameters, {LARGEST_TOOL:,} fit")
+    return spec
+
+
+def prompt_section(made: Any) -> tuple[str, str]:
+    """Raises ValueError."""
+    match made:
+        case (str(title), str(text)) if len(text) <= LONGEST_SECTION:
+            return title[:100], text
+    raise ValueError(f"it gives no title and text of at most {LONGEST_SECTION:,} characters")
+
+
 class GuardedParts(Struct):
     """The parts of one plugin, each under its name, and watched."""
 
@@ -124,25 +143,25 @@ class GuardedParts(Struct):
         made = App()
         name = self.found.id
         made.tools = [self._tool(imported(each)) for each in app.tools]
-        made.tool_makers = [self._maker(imported(each)) for each in app.tool_makers]
+        made.tool_makers = [self._maker(imported(each), "make_tools") for each in app.tool_makers]
         made.operations = {key: self._operation(imported(each)) for key, each in app.operations.items()}
         made.commands = {key: imported(each) for key, each in app.commands.items()}
         made.slash_commands = {key: self._call(imported(each), f"/{key}") for key, each in app.slash_commands.items()}
         made.hooks = [self._hook(each) for each in app.hooks]
         made.jobs = {key: imported(each) for key, each in app.jobs.items()}
         made.services = [self._service(imported(each)) for each in app.services]
-        made.prompt_sections = [self._plain(imported(each), "prompt section", ("", "")) for each in app.prompt_sections]
+        made.prompt_sections = [
+            self._plain(imported(each), "prompt section", ("", ""), prompt_section) for each in app.prompt_sections
+        ]
         made.checks = [self._plain(imported(each), "doctor check", ()) for each in app.checks]
         made.routes = [self._routes(imported(each)) for each in app.routes]
         made.sources = list(app.sources)
-        made.gauge_sources = [self._plain(imported(each), "gauges", ()) for each in app.gauge_sources]
+        made.gauge_sources = [self._plain(imported(each), "gauges", (), list) for each in app.gauge_sources]
         made.wires = {key: imported(each) for key, each in app.wires.items()}
         made.embedders = {key: imported(each) for key, each in app.embedders.items()}
         made.channels = {key: imported(each) for key, each in app.channels.items()}
         made.slots = {
-            key: imported(each) if key == "memory" else self._plain(imported(each), f"the slot {key}", None)
-            for key, each in app.slots.items()
-            if key in self.found.slots
+            key: self._slot(key, imported(each)) for key, each in app.slots.items() if key in self.found.slots
         }
         for each in made.jobs.values():
             if isinstance(each, str):
@@ -153,16 +172,21 @@ class GuardedParts(Struct):
         async def run(run: ToolRun, arguments: Mapping[str, Any]) -> ToolOutput:
             return await self._tried(lambda: tool.run(run, arguments), f"the tool {tool.spec.name}", as_result=True)
 
-        return msgspec.structs.replace(tool, run=run)
+        return msgspec.structs.replace(tool, spec=check_spec(tool.spec), run=run)
 
-    def _maker(self, make: Callable[[Any], Sequence[Tool]]) -> Callable[[Any], Sequence[Tool]]:
-        guarded = self._plain(make, "make_tools", ())
+    def _maker(self, make: Callable[[Any], Sequence[Tool]], what: str) -> Callable[[Any], Sequence[Tool]]:
+        names = self.found.manifest.capabilities.tools
 
-        def made(services: Any) -> Sequence[Tool]:
-            names = self.found.manifest.capabilities.tools
-            return [self._tool(each) for each in guarded(services) if each.spec.name in names]
+        def guarded(made: Sequence[Tool]) -> Sequence[Tool]:
+            tools = {each.spec.name: self._tool(each) for each in made}
+            return [each for name, each in tools.items() if name in names]
 
-        return made
+        return self._plain(make, what, (), guarded)
+
+    def _slot(self, slot: str, make: Any) -> Any:
+        if slot == "browser":
+            return self._maker(make, "the slot browser")
+        return make if slot == "memory" else self._plain(make, f"the slot {slot}", None)
 
     def _operation(self, row: Any) -> Any:
         if not isinstance(row, Operation) or row.blocks:
@@ -191,10 +215,14 @@ class GuardedParts(Struct):
         where = imported(hook.where)
         return RegisteredHook(hook.event, where, f"{self.found.id}:{hook.name}", hook.priority, self.found.id)
 
-    def _plain(self, function: Callable[..., T], what: str, otherwise: Any) -> Callable[..., T]:
+    def _plain(
+        self, function: Callable[..., T], what: str, otherwise: Any, read: Callable[[Any], Any] = lambda made: made
+    ) -> Callable[..., T]:
+        """`read` checks what it gives: raises if that is something else."""
+
         def guarded(*arguments: Any) -> T:
             try:
-                return function(*arguments)
+                return read(function(*arguments))  # type: ignore[no-any-return]
             except PalinurusError:
                 raise
             except Exception as error:  # noqa: BLE001  the edge of a plugin
@@ -206,15 +234,12 @@ class GuardedParts(Struct):
     def _routes(self, provider: Any) -> Any:
         prefix = f"/plugins/{self.found.id}/"
 
-        def make(gateway: Any) -> list[Any]:
-            routes = self._plain(provider.make, "its routes", ())(gateway)
+        def inside(routes: Any) -> list[Any]:
             if wrong := [route.path for route in routes if not route.path.startswith(prefix)]:
-                error = BadRequest(f"the route {wrong[0]} does not begin with {prefix}")
-                self.reports.failed(self.found.id, "its routes", error)
-                return []
+                raise ValueError(f"the route {wrong[0]} does not begin with {prefix}")
             return list(routes)
 
-        return msgspec.structs.replace(provider, make=make)
+        return msgspec.structs.replace(provider, make=self._plain(provider.make, "its routes", [], inside))
 
     async def _tried(self, work: Callable[[], Awaitable[T]], what: str, *, as_result: bool = False) -> T:
         """Raises PalinurusError only; with `as_result` a failure is a result that says so."""

@@ -1,9 +1,9 @@
 """The program of an isolated plugin. It is run inside a sandbox, and speaks JSON lines on its standard streams.
 
-    python child.py PATHS MODULE SETTINGS
+    python child.py PATHS MODULE
 
-It registers the plugin, says what was registered, and then answers calls. A request of the plugin to the network is
-sent to the parent, which makes it if the manifest names the host. What the plugin prints goes nowhere.
+It reads its settings, registers the plugin, says what was registered, and then answers calls. A request of the plugin
+to the network is sent to the parent, which makes it if the manifest names the host. What it prints goes nowhere.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 Frame = dict[str, Any]
+MOST_ASKED = 8  # requests to the network at the same time; further ones wait
 
 
 class ParentLink:
@@ -29,34 +31,39 @@ class ParentLink:
     def __init__(self, out: int) -> None:
         self._out = out
         self._lock = threading.Lock()
+        self._numbers = count(1)
         self._asked: dict[int, asyncio.Future[Frame]] = {}
+        self._free = asyncio.Semaphore(MOST_ASKED)
 
     def send(self, frame: Frame) -> None:
-        data = json.dumps(frame, default=str).encode() + b"\n"
+        data = json.dumps(frame, default=str, ensure_ascii=False).encode(errors="replace") + b"\n"
         with self._lock:
             while data:
                 data = data[os.write(self._out, data) :]
 
     async def ask(self, frame: Frame) -> Frame:
-        number = len(self._asked) + 1
+        await self._free.acquire()  # until the parent has answered, also if nobody waits for that any more
+        number = next(self._numbers)
         self._asked[number] = asyncio.get_running_loop().create_future()
         self.send({**frame, "ask": number})
         return await self._asked[number]
 
     def answered(self, frame: Frame) -> None:
-        future = self._asked.get(frame["answer"])
-        if future is not None and not future.done():
+        self._free.release()
+        future = self._asked.pop(frame["answer"])
+        if not future.done():
             future.set_result(frame)
 
 
 class IsolatedApp:
     """PluginApp, as far as it works in isolation."""
 
-    def __init__(self, plugin_id: str, config: Mapping[str, Any], folder: Path, parent: ParentLink) -> None:
-        self.id = plugin_id
-        self.config = config
-        self.folder = folder
-        self.log = logging.getLogger(plugin_id)
+    def __init__(self, said: Mapping[str, Any], parent: ParentLink) -> None:
+        self.id = said["id"]
+        self.config = said["config"]
+        self.folder = Path(said["folder"])
+        self.data_folder = Path(said["data"])
+        self.log = logging.getLogger(self.id)
         self.tools: dict[str, Any] = {}
         self.slash_commands: dict[str, Callable[..., Awaitable[str]]] = {}
         self.hooks: dict[str, tuple[str, Callable[..., Any]]] = {}
@@ -86,7 +93,7 @@ class IsolatedApp:
         return FetchedReply(answer["status"], answer["type"], base64.b64decode(answer["body"]))
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"an isolated plugin has no app.{name}: it has tools, slash commands, hooks and app.fetch")
+        raise AttributeError(f"an isolated plugin has no app.{name}: it has tools, slash commands and hooks")
 
 
 def _imported(part: Any) -> Any:
@@ -118,8 +125,12 @@ async def serve(app: IsolatedApp, parent: ParentLink) -> None:
 
 
 async def answer_call(app: IsolatedApp, parent: ParentLink, frame: Frame) -> None:
+    from palinurus.domain.errors import PalinurusError
+
     try:
         result = await _CALLS[frame["call"]](app, frame)
+    except PalinurusError as error:  # an answer, and no failure of the plugin
+        parent.send({"id": frame["id"], "refused": str(error)[:1000]})
     except Exception as error:  # noqa: BLE001  told to the parent
         parent.send({"id": frame["id"], "error": f"{type(error).__name__}: {error}"[:1000]})
     else:
@@ -159,14 +170,14 @@ _CALLS: Mapping[str, Callable[[IsolatedApp, Frame], Awaitable[Any]]] = {
 }
 
 
-def main(paths: str, module: str, settings: str) -> None:
+def main(paths: str, module: str) -> None:
     sys.path[:0] = paths.split(os.pathsep)
-    said = json.loads(settings)
+    said = json.loads(sys.stdin.buffer.readline())
     parent = ParentLink(os.dup(1))
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 1)
     os.dup2(nothing, 2)
-    app = IsolatedApp(said["id"], said["config"], Path(said["folder"]), parent)
+    app = IsolatedApp(said, parent)
     try:
         import_module(module).register(app)
     except BaseException as error:  # noqa: BLE001  told to the parent
@@ -182,4 +193,4 @@ def main(paths: str, module: str, settings: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4])
+    main(*sys.argv[1:3])

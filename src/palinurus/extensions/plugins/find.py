@@ -29,10 +29,12 @@ from palinurus.extensions.plugins.manifest import PluginManifest, find_manifest,
 from palinurus.extensions.plugins.schema import check_settings
 from palinurus.extensions.plugins.settings import PluginEntry, PluginSettings
 from palinurus.parts import COMMANDS, EXTENSIONS, OPERATIONS, SLASH_WORDS, WIRES
-from palinurus.tools.tool_names import ALIASES, BUILT_IN
+from palinurus.tools.tool_names import ALIASES, BUILT_IN, GROUPS
 
 BROWSER_TOOLS = ("browser", "web_browse")  # names that only the owner of the slot may take
 BUILTIN = ("builtin", "none", "legacy", "memory-core")  # of plugins.slots: no plugin
+CHANNEL_PARTS = ("defaults", "accounts")  # of the section channels: no network
+EMBEDDERS = ("embedded", "none", "auto", "local")
 _ORDER: Mapping[Tier, int] = {"config": 0, "workspace": 1, "global": 2}
 _SPECIFIER = re.compile(r"\s*(>=|<=|==|!=|>|<|~=|\^)?\s*v?(\d+(?:\.\d+)*)\S*\s*")
 
@@ -231,6 +233,7 @@ class _Names:
         core = "Palinurus itself"
         families = {*OPERATIONS, *(name.partition(".")[0] for each in EXTENSIONS for name in each.operations)}
         self._owners: dict[tuple[str, str], str] = {
+            **{("plugin", name): core for name in (*BUILTIN, *GROUPS, "openclaw", *(each.name for each in EXTENSIONS))},
             **{("tool", name): core for name in (*BUILT_IN, *ALIASES, *BROWSER_TOOLS)},
             **{("operation", name): core for name in families},
             **{
@@ -240,7 +243,12 @@ class _Names:
             **{("slash command", name): core for name in SLASH_WORDS},
             **{("slash command", name): core for each in EXTENSIONS for name in each.slash_commands},
             **{("job", name): core for each in EXTENSIONS for name in each.jobs},
-            **{("provider", name): core for name in WIRES},
+            **{("provider", name): core for name in (*WIRES, *(name for each in EXTENSIONS for name in each.wires))},
+            **{
+                ("embedder", name): core
+                for name in (*EMBEDDERS, *(name for each in EXTENSIONS for name in each.embedders))
+            },
+            **{("channel", name): core for name in CHANNEL_PARTS},
             **{
                 ("channel", place.split(".")[1]): core
                 for each in EXTENSIONS
@@ -267,12 +275,13 @@ def _names_of(found: FoundPlugin) -> Iterator[tuple[str, str]]:
     yield "plugin", found.id
     yield from (("tool", name) for name in has.tools)
     yield from (("operation", family) for family in dict.fromkeys(name.partition(".")[0] for name in has.operations))
-    yield from (("command", name) for name in has.commands)
+    yield from (("command", name) for name in dict.fromkeys(name.partition(" ")[0] for name in has.commands))
     yield from (("slash command", name) for name in has.slash_commands)
     yield from (("job", name) for name in has.jobs)
     yield from (("provider", name) for name in has.providers)
     yield from (("embedder", name) for name in has.embedders)
     yield from (("channel", name) for name in found.manifest.channels)
+    yield from (("MCP server", name) for name in found.manifest.mcp_servers)
 
 
 def _with_requirements(found: list[FoundPlugin]) -> list[FoundPlugin]:

@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from palinurus.config.home import Home
 from palinurus.config.load import LoadedConfig
+from palinurus.config.section import dig
 from palinurus.domain.errors import BadRequest, PalinurusError
 from palinurus.extensions.plugins.find import FoundPlugin, find_plugins, workspace_roots
 from palinurus.extensions.plugins.index import HealthFile, PluginHealth, digest_of, plugins_folder
@@ -74,7 +75,7 @@ class PluginHost:
         files = tuple(path for each in used.values() for path in self._watched(each))
         settled = tuple(msgspec.structs.replace(each, health=PluginHealth()) for each in used.values())
         stamp = (settled, tuple(map(_changed_at, files)), self.allow_private)
-        return FoundRows(tuple(map(_row, used.values())), _config_of(used.values()), stamp, files)
+        return FoundRows(tuple(map(_row, used.values())), _config_of(used.values(), loaded.config.data), stamp, files)
 
     def _watched(self, found: FoundPlugin) -> list[Path]:
         """The files of a plugin in development, if it is loaded again when one of them changes."""
@@ -273,20 +274,22 @@ def _row(found: FoundPlugin) -> Extension:
         configured_by=("*",) if has.services or has.prompt_sections else (),
         wires=has.providers,
         embedders=has.embedders,
-        channels=channels,
+        channels=msgspec.to_builtins(channels),
         slots=found.slots,
         tool_names=has.tools,
         host=HOST,
     )
 
 
-def _config_of(used: Collection[FoundPlugin]) -> dict[str, Any]:
-    """What plugins add to the config, below what the owner says."""
+def _config_of(used: Collection[FoundPlugin], own: dict[str, Any]) -> dict[str, Any]:
+    """What plugins add to the config. An MCP server that the owner has is the owner's alone."""
+    owners = dig(own, ("mcp", "servers")) or {}
     skills = [str(each.folder / place) for each in used for place in each.manifest.skills]
     servers = {
-        f"{each.id}-{name}" if name in _DULL else name: entry
+        name: msgspec.to_builtins(row)
         for each in used if not each.is_isolated
-        for name, entry in each.manifest.mcp_servers.items()
+        for name, row in each.manifest.mcp_servers.items()
+        if name not in owners
     }  # fmt: skip
     memory = next((each.id for each in used if "memory" in each.slots), "")
     return {
@@ -294,9 +297,6 @@ def _config_of(used: Collection[FoundPlugin]) -> dict[str, Any]:
         **({"skills": {"load": {"extraDirs": skills}}} if skills else {}),
         **({"mcp": {"servers": servers}} if servers else {}),
     }
-
-
-_DULL = ("server", "mcp", "main", "default")  # names that say nothing without the plugin's
 
 
 def told(error: BaseException) -> str:

@@ -117,6 +117,8 @@ def remove_plugin(home: Home, plugin_id: str) -> Path | None:
     HealthFile(home).reset(plugin_id)
     shutil.rmtree(home.root / "derived" / "plugins", ignore_errors=True)  # made again where it is needed
     data = plugins_folder(home) / "data" / plugin_id
+    with suppress(OSError):  # it has something in it, or was never made
+        data.rmdir()
     return data if data.is_dir() else None
 
 

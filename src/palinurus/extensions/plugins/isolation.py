@@ -27,9 +27,10 @@ from palinurus.domain.errors import BadRequest, PalinurusError
 from palinurus.domain.hooks import HookEvent
 from palinurus.domain.tool import Tool, ToolOutput, ToolRun, ToolSpec
 from palinurus.extensions.plugins import child
+from palinurus.extensions.plugins.app import check_spec
 from palinurus.extensions.plugins.fetch import PluginFetcher
 from palinurus.extensions.plugins.find import FoundPlugin
-from palinurus.extensions.plugins.index import digest_of
+from palinurus.extensions.plugins.index import MOST_FILES, digest_of, plugins_folder
 from palinurus.extensions.plugins.schema import with_defaults
 from palinurus.extensions.plugins.settings import PluginSettings
 from palinurus.operations.services import Services
@@ -37,9 +38,14 @@ from palinurus.runtime.extensions import App, RegisteredHook
 from palinurus.sandbox.bubblewrap import BubblewrapSandbox
 from palinurus.sandbox.sandbox import MIB, CommandLimits, Process, SandboxCommand, SandboxMount
 from palinurus.tools.settings import FetchSettings
+from palinurus.workspace.walk import walk_tree
 
 LONGEST_LINE = 2_000_000  # bytes
-LIMITS = CommandLimits(512 * MIB, 600, 32, 64 * MIB, 7 * 86_400.0, 256 * MIB)
+NO_FRAME = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+MOST_NOISE = 100  # lines before it says what it registers
+MOST_HOOKS = 50
+MOST_STORED = 256 * MIB  # in its data folder when it is started; and that it may write until it ends
+LIMITS = CommandLimits(512 * MIB, 600, 32, 64 * MIB, 7 * 86_400.0, MOST_STORED)
 
 
 class Registration(Struct, frozen=True):
@@ -61,6 +67,7 @@ class _ChildFrame(Struct, frozen=True):
     id: int = 0
     result: Any = None
     error: str = ""
+    refused: str = ""  # an error that is an answer
     ask: int = 0
     fetch: dict[str, Any] = {}
 
@@ -79,6 +86,7 @@ class ChildProcess:
         self._left = b""
         self._numbers = count(1)
         self._open: dict[int, asyncio.Future[_ChildFrame]] = {}
+        self._unanswered: set[int] = set()  # of these some have nobody who waits any more
         self._fetching: set[asyncio.Task[None]] = set()
         self._reading: asyncio.Task[None] | None = None
 
@@ -88,35 +96,46 @@ class ChildProcess:
 
     async def registration(self, seconds: float) -> Registration:
         """Its first line. Raises ChildFailed and TimeoutError."""
-        noise: list[bytes] = []
+        noise: list[bytes] = []  # of Python itself, which could not start
         async with asyncio.timeout(seconds):
             while (line := await self._line()) is not None:
                 try:
                     said = msgspec.json.decode(line, type=_FirstLine)
-                except msgspec.DecodeError:
-                    noise.append(line)  # of Python itself, which could not start
+                except NO_FRAME:
+                    noise.append(line[:500])
+                    if len(noise) > MOST_NOISE:
+                        raise ChildFailed("it says nothing of what it registers") from None
                     continue
                 if said.registered is None:
                     raise ChildFailed(said.failed or "it says nothing of what it registers")
                 self._reading = asyncio.create_task(self._read())
                 return said.registered
-        raise ChildFailed(f"it could not start: {b' '.join(noise[-3:]).decode(errors='replace')[:500]}")
+            end = await self._process.wait()
+        why = b" ".join(noise[-3:]).decode(errors="replace")[:500]
+        raise ChildFailed(f"it could not start: {why or end.reason or f'exit code {end.code}'}")
 
     async def call(self, frame: Mapping[str, Any], seconds: float) -> Any:
-        """Raises ChildFailed, also when it takes too long: then it is killed."""
+        """Raises ChildFailed, also when it takes too long, and BadRequest for an error that is an answer. When it takes
+        too long, or nobody waits any more, it is killed, unless it is busy for somebody else too."""
         number = next(self._numbers)
         self._open[number] = asyncio.get_running_loop().create_future()
+        self._unanswered.add(number)
         try:
-            await self._process.write(msgspec.json.encode({**frame, "id": number}, enc_hook=str) + b"\n")
             async with asyncio.timeout(seconds):
+                await self._process.write(msgspec.json.encode({**frame, "id": number}, enc_hook=str) + b"\n")
                 answer = await self._open[number]
-        except TimeoutError:
-            await self.kill()
-            raise ChildFailed(f"it gave no answer within {seconds:g} s and was killed") from None
+        except (TimeoutError, asyncio.CancelledError) as error:
+            if len(self._open) == 1:
+                await self.kill()
+            if isinstance(error, asyncio.CancelledError):
+                raise
+            raise ChildFailed(f"it gave no answer within {seconds:g} s") from None
         except BadRequest:
             raise ChildFailed("it has ended") from None
         finally:
             del self._open[number]
+        if answer.refused:
+            raise BadRequest(answer.refused[:1000])
         if answer.error:
             raise ChildFailed(answer.error[:1000])
         return answer.result
@@ -147,18 +166,23 @@ class ChildProcess:
             why = f"it has ended ({end.reason or f'exit code {end.code}'})"
         except ChildFailed as error:
             why = str(error)
-        except msgspec.DecodeError:
+        except NO_FRAME:
             why = "it sends what is no frame"
         await self._process.kill()
         self._fail_open(why)
 
     def _take(self, frame: _ChildFrame) -> None:
+        """Raises ChildFailed for what child.py does not send: then something else writes there, perhaps without end."""
         if frame.ask:
-            if len(self._fetching) < 8:
-                task = asyncio.create_task(self._fetch(frame))
-                self._fetching.add(task)
-                task.add_done_callback(self._fetching.discard)
+            if len(self._fetching) >= 2 * child.MOST_ASKED:
+                raise ChildFailed("it makes too many requests at once")
+            task = asyncio.create_task(self._fetch(frame))
+            self._fetching.add(task)
+            task.add_done_callback(self._fetching.discard)
             return
+        if frame.id not in self._unanswered:
+            raise ChildFailed("it answers what nobody has asked")
+        self._unanswered.remove(frame.id)
         waiting = self._open.get(frame.id)
         if waiting is not None and not waiting.done():
             waiting.set_result(frame)
@@ -189,11 +213,9 @@ class ChildProcess:
                 waiting.set_exception(ChildFailed(why))
 
 
-def _child_command(found: FoundPlugin, env: Mapping[str, str]) -> SandboxCommand:
-    """Our Python, Palinurus and the plugin, read-only; of the variables those that it declares."""
+def _child_command(found: FoundPlugin, data: Path, env: Mapping[str, str]) -> SandboxCommand:
+    """Our Python, Palinurus and the plugin, read-only, and its data; of the variables those that it declares."""
     assert found.root is not None  # noqa: S101  only folders are isolated
-    config = with_defaults(found.manifest.config_schema, found.entry.config)
-    settings = {"id": found.id, "config": config, "folder": str(found.folder)}
     package = Path(palinurus.__file__).parent
     libraries = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
     paths = os.pathsep.join(dict.fromkeys((str(package.parent), *libraries, str(found.root))))
@@ -202,24 +224,41 @@ def _child_command(found: FoundPlugin, env: Mapping[str, str]) -> SandboxCommand
     return SandboxCommand(
         (
             os.path.realpath(sys.executable), "-I", "-B", child.__file__, paths, found.manifest.module,
-            msgspec.json.encode(settings).decode(),
         ),
         "/tmp",  # noqa: S108  that of the sandbox
         {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", **{k: env[k] for k in found.manifest.requires.env if k in env}},
-        tuple(SandboxMount(each, str(each)) for each in shown if not each.is_relative_to("/usr")),
+        (
+            *(SandboxMount(each, str(each)) for each in shown if not each.is_relative_to("/usr")),
+            SandboxMount(data, str(data), writable=True),
+        ),
         limits=LIMITS,
     )  # fmt: skip
+
+
+def _prepare_data(folder: Path) -> None:
+    make_directory(folder)
+    stored = count = 0
+    for _, entry in walk_tree(str(folder), max_entries=MOST_FILES):
+        stored, count = stored + entry.stat(follow_symlinks=False).st_size, count + 1
+    if stored > MOST_STORED or count == MOST_FILES:
+        told = f"{MOST_STORED // MIB} MB or {MOST_FILES:,} files"
+        raise ChildFailed(f"it has stored more than {told}: take something out of {folder}")
 
 
 async def start_child(
     home: Home, found: FoundPlugin, env: Mapping[str, str], allow_private: tuple[str, ...], seconds: float
 ) -> tuple[ChildProcess, Registration]:
     """Raises SandboxError where there is no sandbox, and ChildFailed."""
-    command = _child_command(found, env)
+    data = plugins_folder(home) / "data" / found.id
+    await asyncio.to_thread(_prepare_data, data)
     sandbox = BubblewrapSandbox(home.root, home.user_home)
-    process = await sandbox.start(command)
+    process = await sandbox.start(_child_command(found, data, env))
     started = ChildProcess(process, PluginFetcher(found.id, found.manifest.hosts, allow_private), found.id)
+    config = with_defaults(found.manifest.config_schema, found.entry.config)  # it may hold a secret: no argument
+    settings = {"id": found.id, "config": config, "folder": str(found.folder), "data": str(data)}
     try:
+        async with asyncio.timeout(seconds):
+            await process.write(msgspec.json.encode(settings) + b"\n")
         return started, await started.registration(seconds)
     except BaseException as error:
         await started.kill()
@@ -264,6 +303,10 @@ def register_isolated(home: Home, found: FoundPlugin, env: Mapping[str, str], ow
     made = _registration(home, found, env, seconds)
     if more := [spec.name for spec in made.tools if spec.name not in found.manifest.capabilities.tools]:
         raise ChildFailed(f"it registers what its manifest does not declare: tool {more[0]!r}")
+    if len({spec.name for spec in made.tools}) < len(made.tools) or len(made.hooks) > MOST_HOOKS:
+        raise ChildFailed(f"it registers a tool twice, or more than {MOST_HOOKS} hooks")
+    for spec in made.tools:
+        check_spec(spec)
 
     def tools(services: Services) -> list[Tool]:
         return [_tool(services, found, spec) for spec in made.tools]

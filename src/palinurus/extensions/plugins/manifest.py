@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct, field
 
 from palinurus.domain.errors import BadRequest
+from palinurus.extensions.plugins.schema import check_schema
 
 API = 1  # of the interface that plugins are written for: a plugin of a higher one is refused
 FILES: Mapping[str, Literal["palinurus", "openclaw", "bundle"]] = {
@@ -29,7 +30,11 @@ FILES: Mapping[str, Literal["palinurus", "openclaw", "bundle"]] = {
 SLOTS = ("memory", "contextEngine", "sandbox", "browser")
 LARGEST = 256_000  # bytes of a manifest
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
+_TOOL = re.compile(r"[A-Za-z0-9_-]{1,64}")  # as every provider of models takes it
+_PLAIN = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}( [a-z0-9][a-z0-9_-]{0,31})?")
+_DOTTED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
+_DULL = ("server", "mcp", "main", "default")  # names of MCP servers that say nothing without the plugin's
 _KINDS = {"memory": "memory", "context-engine": "contextEngine"}
 _USED = frozenset({
     "id", "configSchema", "config", "defaults", "name", "description", "version", "author", "homepage", "kind", "slots",
@@ -47,6 +52,40 @@ class PanelPage(Struct, frozen=True):
 
     title: str
     file: str  # HTML, in the plugin's folder
+
+
+class SetupQuestion(Struct, frozen=True, omit_defaults=True):
+    """What a person must enter for a channel."""
+
+    key: str
+    prompt: str
+    secret: bool = False
+    required: bool = True
+
+
+class ChannelRow(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What people are told of a network."""
+
+    title: str = ""
+    steps: tuple[str, ...] = ()
+    fields: tuple[SetupQuestion, ...] = ()
+    afterwards: str = ""
+
+
+class ServerRow(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """An MCP server, as it stands in `mcp.servers`. Its secrets are no references: it is not the owner who wrote it."""
+
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    cwd: str | None = None
+    url: str | None = None
+    headers: dict[str, str] = {}
+    timeout_seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        if bool(self.command) == bool(self.url) or self.timeout_seconds <= 0:
+            raise ValueError("an MCP server needs either a command or a url, and time")
 
 
 class PluginCapabilities(Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=True):
@@ -92,8 +131,8 @@ class PluginManifest(Struct, frozen=True, rename="camel", omit_defaults=True):
     hosts: tuple[str, ...] = ()  # that it speaks to
     isolation: Literal["none", "process"] = "none"
     skills: tuple[str, ...] = ()  # folders
-    mcp_servers: dict[str, dict[str, Any]] = {}
-    channels: dict[str, dict[str, Any]] = {}  # networks, as extensions/channels/networks.py describes one
+    mcp_servers: dict[str, ServerRow] = {}
+    channels: dict[str, ChannelRow] = {}
     unsupported: tuple[str, ...] = ()  # what it has and we do not use
 
     @property
@@ -120,8 +159,42 @@ class _OurManifest(Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
     hosts: tuple[str, ...] = ()
     isolation: Literal["none", "process"] = "none"
     skills: tuple[str, ...] = ()
-    mcp_servers: dict[str, dict[str, Any]] = {}
-    channels: dict[str, dict[str, Any]] = {}
+    mcp_servers: dict[str, ServerRow] = {}
+    channels: dict[str, ChannelRow] = {}
+
+
+class _ForeignConfig(Struct, frozen=True):
+    schema: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
+
+
+class _ForeignManifest(Struct, frozen=True, rename="camel"):
+    """What is used of openclaw.plugin.json, and of the manifest of a bundle."""
+
+    id: str = ""
+    name: str = ""
+    version: str = ""
+    description: str = ""
+    author: str | dict[str, Any] = ""
+    homepage: str = ""
+    kind: str | tuple[str, ...] = ()
+    config_schema: dict[str, Any] = {}
+    config: _ForeignConfig = _ForeignConfig()
+    requires: PluginRequires = PluginRequires()
+    skills: str | tuple[str, ...] = ()
+    mcp_servers: str | dict[str, ServerRow] = {}
+
+    @property
+    def about(self) -> dict[str, Any]:
+        author = str(self.author.get("name", "")) if isinstance(self.author, dict) else self.author
+        return {
+            "name": self.name, "version": self.version, "description": self.description, "author": author,
+            "homepage": self.homepage,
+        }  # fmt: skip
+
+    @property
+    def skill_folders(self) -> tuple[str, ...]:
+        return tuple(map(os.path.normpath, (self.skills,) if isinstance(self.skills, str) else self.skills))
 
 
 def find_manifest(folder: Path) -> Path | None:
@@ -135,19 +208,21 @@ def read_manifest(folder: Path) -> PluginManifest:
     if path is None:
         raise BadRequest(f"{folder} has no manifest", hint=f"a plugin has one of {', '.join(FILES)}")
     name = str(path.relative_to(folder))
-    data = _read_object(path)
+    data = _filled(_read_object(path), str(folder))
     try:
         if FILES[name] == "palinurus":
             found = PluginManifest(**_fields(msgspec.convert(data, _OurManifest)))
         elif FILES[name] == "openclaw":
-            found = _from_openclaw(folder, data)
+            found = _from_openclaw(folder, data, msgspec.convert(data, _ForeignManifest))
         else:
-            found = _from_bundle(folder, data)
-    except msgspec.ValidationError as error:
+            found = _from_bundle(folder, data, msgspec.convert(data, _ForeignManifest))
+        check_schema(found.config_schema)
+    except (msgspec.ValidationError, BadRequest) as error:
         raise BadRequest(f"{path}: {error}") from None
     for wrong in _mistakes(found, folder):
         raise BadRequest(f"{path}: {wrong}")
-    return found
+    servers = {f"{found.id}-{key}" if key in _DULL else key: row for key, row in found.mcp_servers.items()}
+    return msgspec.structs.replace(found, mcp_servers=servers)
 
 
 def _fields(own: _OurManifest) -> dict[str, Any]:
@@ -177,86 +252,77 @@ def _mistakes(found: PluginManifest, folder: Path) -> Iterator[str]:
         yield f"there is no slot {unknown[0]!r}; there are {', '.join(SLOTS)}"
     if found.api > API:
         yield f"it is written for interface {found.api}, and this Palinurus has {API}"
-    pages = [page.file for page in found.capabilities.panels.values()]
+    has = found.capabilities
+    dotted = (has.operations, has.hooks, has.jobs, has.providers, has.embedders, has.panels, found.mcp_servers)
+    names = [
+        (_TOOL, has.tools), (_PLAIN, [*has.slash_commands, *has.commands, *found.channels]),
+        *((_DOTTED, each) for each in dotted),
+    ]  # fmt: skip
+    for pattern, given in names:
+        yield from (
+            f"{name[:80]!a} is no name: plain letters, digits and -" for name in given if not pattern.fullmatch(name)
+        )
+    pages = [page.file for page in has.panels.values()]
     for place in (*found.skills, *pages):
-        if Path(place).is_absolute() or ".." in Path(place).parts:
+        if not _is_inside(place):
             yield f"{place[:80]!r} leads out of the plugin"
         elif place in pages and not (folder / place).is_file():
             yield f"there is no file {place[:80]!r}"
 
 
-def _from_openclaw(folder: Path, data: dict[str, Any]) -> PluginManifest:
-    config = data.get("configSchema") or (data.get("config") or {}).get("schema") or {}
-    defaults = (data.get("config") or {}).get("defaults") or {}
-    properties = {**config.get("properties", {})} if isinstance(config, dict) else {}
-    for key, value in defaults.items():
-        properties[key] = {**properties.get(key, {}), "default": value}
-    kinds = data.get("kind") or ()
-    slots = [_KINDS[each] for each in ([kinds] if isinstance(kinds, str) else kinds) if each in _KINDS]
+def _is_inside(place: str) -> bool:
+    path = Path(place)
+    return len(place) < 250 and place.isprintable() and not path.is_absolute() and ".." not in path.parts
+
+
+def _from_openclaw(folder: Path, data: dict[str, Any], said: _ForeignManifest) -> PluginManifest:
+    config = said.config_schema or said.config.schema
+    check_schema(config)
+    properties: dict[str, Any] = {**config.get("properties", {})}
+    for key, value in said.config.defaults.items():
+        known = properties.get(key)
+        properties[key] = {**(known if isinstance(known, dict) else {}), "default": value}
+    kinds = (said.kind,) if isinstance(said.kind, str) else said.kind
+    slots = [_KINDS[each] for each in kinds if each in _KINDS]
     unsupported = sorted(key for key in data if key not in _USED)
     if (folder / "package.json").is_file() or list(folder.glob("index.[jt]s")):
         unsupported.append("its JavaScript")
     unsupported += [f"the slot {slot}" for slot in slots]
     return PluginManifest(
-        str(data.get("id") or data.get("name") or ""),
+        said.id or said.name,
         "openclaw",
-        **_about(data),
+        **said.about,
         config_schema={**config, "properties": properties} if config or properties else {},
-        requires=_requires(data),
-        skills=_paths(folder, data.get("skills")),
-        mcp_servers=_servers(folder, data.get("mcpServers")),
+        requires=said.requires,
+        skills=said.skill_folders,
+        mcp_servers=said.mcp_servers if isinstance(said.mcp_servers, dict) else {},
         unsupported=tuple(unsupported),
     )
 
 
-def _from_bundle(folder: Path, data: dict[str, Any]) -> PluginManifest:
-    said = data.get("mcpServers")
-    source = folder / (said if isinstance(said, str) else ".mcp.json")
-    servers = said if isinstance(said, dict) else _read_object(source) if source.is_file() else {}
+def _from_bundle(folder: Path, data: dict[str, Any], said: _ForeignManifest) -> PluginManifest:
+    servers = said.mcp_servers or ".mcp.json"
+    if isinstance(servers, str):
+        if not _is_inside(servers):
+            raise BadRequest(f"{servers[:80]!r} leads out of the plugin")
+        source = folder / servers
+        listed = _filled(_read_object(source), str(folder)) if source.is_file() else {}
+        servers = msgspec.convert(listed.get("mcpServers", listed), dict[str, ServerRow])
     unsupported = [name for name in ("agents", "commands", "hooks") if name in data or (folder / name).is_dir()]
-    skills = _paths(folder, data.get("skills")) or (("skills",) if (folder / "skills").is_dir() else ())
     return PluginManifest(
-        str(data.get("name") or data.get("id") or "").lower().replace(" ", "-"),
+        (said.name or said.id).lower().replace(" ", "-"),
         "bundle",
-        **_about(data),
-        skills=skills,
-        mcp_servers=_servers(folder, servers.get("mcpServers", servers)),
+        **said.about,
+        skills=said.skill_folders or (("skills",) if (folder / "skills").is_dir() else ()),
+        mcp_servers=servers,
         unsupported=tuple(unsupported),
     )
 
 
-def _about(data: Mapping[str, Any]) -> dict[str, Any]:
-    author = data.get("author") or ""
-    told = {**data, "author": author.get("name", "") if isinstance(author, dict) else author}
-    return {key: str(told.get(key) or "") for key in ("name", "version", "description", "author", "homepage")}
-
-
-def _requires(data: Mapping[str, Any]) -> PluginRequires:
-    said = data.get("requires")
-    known = PluginRequires.__struct_fields__
-    return msgspec.convert(
-        {k: v for k, v in said.items() if k in known} if isinstance(said, dict) else {}, PluginRequires
-    )
-
-
-def _paths(folder: Path, said: Any) -> tuple[str, ...]:
-    places = [said] if isinstance(said, str) else said if isinstance(said, list) else []
-    return tuple(os.path.normpath(each) for each in places if isinstance(each, str))
-
-
-def _servers(folder: Path, said: Any) -> dict[str, dict[str, Any]]:
-    """Their entries as they stand in `mcp.servers`, with the plugin's folder filled in."""
-    if not isinstance(said, dict):
-        return {}
-    known = ("command", "args", "env", "cwd", "url", "headers", "timeoutSeconds")
-    root = str(folder)
-
-    def filled(value: Any) -> Any:
-        if isinstance(value, str):
-            return re.sub(r"\$\{(CLAUDE_PLUGIN_ROOT|PLUGIN_ROOT|pluginDir)\}", lambda _: root, value)
-        if isinstance(value, list):
-            return [filled(each) for each in value]
-        return {key: filled(each) for key, each in value.items()} if isinstance(value, dict) else value
-
-    entries = {str(name): entry for name, entry in said.items() if isinstance(entry, dict)}
-    return {name: {key: filled(entry[key]) for key in known if key in entry} for name, entry in entries.items()}
+def _filled(value: Any, root: str) -> Any:
+    """With the plugin's folder where its manifest means that."""
+    if isinstance(value, str):
+        return re.sub(r"\$\{(CLAUDE_PLUGIN_ROOT|PLUGIN_ROOT|pluginDir)\}", lambda _: root, value)
+    if isinstance(value, list):
+        return [_filled(each, root) for each in value]
+    return {key: _filled(each, root) for key, each in value.items()} if isinstance(value, dict) else value

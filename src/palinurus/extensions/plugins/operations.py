@@ -24,6 +24,7 @@ from palinurus.extensions.plugins.index import (
     load_index,
 )
 from palinurus.extensions.plugins.install import install_staged, read_panel, remove_plugin, stage_plugin
+from palinurus.extensions.plugins.manifest import ServerRow
 from palinurus.extensions.plugins.scaffold import write_scaffold
 from palinurus.extensions.plugins.settings import PluginEntry
 from palinurus.operations.config import set_option
@@ -107,17 +108,16 @@ def asks(found: FoundPlugin) -> tuple[str, ...]:
     flags = [("HTTP routes", has.routes), ("services", has.services), ("text in prompts", has.prompt_sections)]
     made = [f"{what}: {', '.join(names)}" for what, names in lines if names]
     made += [what for what, given in flags if given]
-    if manifest.module and not found.is_isolated:
-        made.append("runs in the process of Palinurus: it can do whatever you can")
+    if (manifest.module or any(row.command for row in manifest.mcp_servers.values())) and not found.is_isolated:
+        made.append("runs outside the sandbox: it can do whatever you can")
     if found.is_isolated:
         made.append("runs in a sandbox of its own: no files of yours, no variables, no network but its hosts")
     return tuple(made)
 
 
-def _server(name: str, entry: dict[str, object]) -> str:
-    args = entry.get("args")
-    words = [str(entry.get("command") or entry.get("url") or ""), *(map(str, args) if isinstance(args, list) else ())]
-    return f"{name} ({' '.join(words)[:120]})"
+def _server(name: str, row: ServerRow) -> str:
+    words = " ".join((row.command or row.url or "", *row.args))
+    return f"{name} ({words[:2000]}{f' and {len(words) - 2000:,} characters more' if len(words) > 2000 else ''})"
 
 
 @operation("plugins.list", scope="read")

@@ -10,6 +10,9 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
+from msgspec import Struct, field
+
 from palinurus.domain.errors import BadRequest
 
 MOST_STEPS = 10_000
@@ -37,8 +40,34 @@ _SIZES: dict[str, tuple[type[str | list[Any]], Callable[[int, int], bool], str]]
 }
 
 
+class _Schema(Struct, rename="camel"):
+    """What the values of the keywords must be."""
+
+    type: str | tuple[str, ...] = ()
+    properties: dict[str, _Schema | bool] = {}
+    required: tuple[str, ...] = ()
+    additional_properties: _Schema | bool = True
+    items: _Schema | bool = True
+    enum: tuple[Any, ...] = ()
+    any_of: tuple[_Schema | bool, ...] = ()
+    one_of: tuple[_Schema | bool, ...] = ()
+    all_of: tuple[_Schema | bool, ...] = ()
+    ref: str = field(default="", name="$ref")
+    defs: dict[str, _Schema | bool] = field(default_factory=dict, name="$defs")
+    definitions: dict[str, _Schema | bool] = {}
+
+
+def check_schema(schema: dict[str, Any]) -> None:
+    """Raises BadRequest if it is none."""
+    try:
+        msgspec.convert(schema, _Schema)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise BadRequest(f"its configSchema is no JSON Schema: {error}") from None
+
+
 def check_settings(schema: dict[str, Any], settings: dict[str, Any]) -> list[str]:
-    """What is wrong with the settings, a line each. Raises BadRequest for a schema that cannot be used."""
+    """What is wrong with the settings, a line each; `schema` has passed check_schema. Raises BadRequest for one that
+    cannot be used."""
     return list(_Checker(schema).check(schema, settings, ""))
 
 
@@ -62,6 +91,8 @@ class _Checker:
         self._steps = 0
 
     def check(self, schema: Any, value: Any, where: str, depth: int = 0) -> Iterator[str]:
+        if isinstance(schema, dict):
+            self._steps += len(schema) + sum(len(each) for each in schema.values() if isinstance(each, list))
         self._steps += 1
         if self._steps > MOST_STEPS or depth > 50:
             raise BadRequest("its configSchema is too large or never ends")
@@ -116,8 +147,6 @@ class _Checker:
 
 
 def _refuse_unknown(schema: Any) -> None:
-    if not isinstance(schema, dict):
-        raise BadRequest("its configSchema is no JSON Schema")
     if unknown := sorted(key for key in schema if key not in _KNOWN and not key.startswith("x-")):
         raise BadRequest(f"its configSchema uses {unknown[0]!r}, which is not supported")
 

@@ -104,6 +104,7 @@ class QmdBackend:
             await asyncio.wait(tasks)
         if self._watcher is not None:
             await self._watcher.close()
+        await self._command.close()
 
     # -- searching ---------------------------------------------------------------------------------------------------
 
@@ -173,7 +174,7 @@ class QmdBackend:
 
     def _judged(self, rows: Rows, stamps: dict[str, Stamp], question: Question) -> tuple[list[SearchResult], int]:
         """Results within the limits, and how many more there were. Blocks."""
-        least = self._place.settings.ranking.min_score if question.min_score is None else question.min_score
+        least = question.min_score or 0.0  # that of the config is calibrated for the scores of the builtin engine
         ranked = []
         for number, row in enumerate(sorted(rows.values(), key=lambda one: -one.score)):
             placed = self._paths.of_row(*row.place)

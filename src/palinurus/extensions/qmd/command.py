@@ -92,6 +92,13 @@ class QmdCommand:
         self._env = environment(folder, env)
         self._models = Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME", "/")) / ".cache") / "qmd" / "models"
         self._checked = False
+        self._running: set[Process] = set()
+
+    async def close(self) -> None:
+        """Ends the commands that still run, also those whose callers have given up."""
+        for process in self._running:
+            _kill(process)
+        await asyncio.gather(*(process.wait() for process in self._running))
 
     async def check(self, seconds: float) -> None:
         """Raises BackendError where it is missing or too old."""
@@ -111,18 +118,24 @@ class QmdCommand:
         """What it writes. Raises BackendError when it fails, writes too much or takes longer."""
         what = f"qmd {arguments[0]}"
         process, through = await self._started(arguments), False
+        self._running.add(process)
         stdout, stderr = cast("StreamReader", process.stdout), cast("StreamReader", process.stderr)
+        reading, telling = asyncio.create_task(_read(stdout, what)), asyncio.create_task(_read_told(stderr))
         try:
             async with asyncio.timeout(max(0.0, seconds)):
-                output, told, _ = await asyncio.gather(_read(stdout, what), _read_told(stderr), process.wait())
+                output, told, _ = await asyncio.gather(reading, telling, process.wait())
             through = True
         except TimeoutError:
             raise BackendError(f"`{what}` took longer than {seconds:.3g} s") from None
         finally:
             if not through:  # with all that it has started
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
+                _kill(process)
+                reading.cancel()
+                telling.cancel()
+                await asyncio.wait([reading, telling])
+                # Its end is seen only when its pipes were read to theirs: a full one is paused.
+                await asyncio.gather(_read_told(stdout), _read_told(stderr), process.wait())
+            self._running.discard(process)
         if process.returncode:
             how = f"signal {-process.returncode}" if process.returncode < 0 else f"exit code {process.returncode}"
             last = next((line for line in reversed(_plain(told).splitlines()) if line.strip()), "")
@@ -170,6 +183,11 @@ def program_words(command: str, env: Mapping[str, str]) -> list[str]:
     if program is None:
         raise BackendError(f"the program {words[0] if words else command!r} is not there", hint=HINT)
     return [program, *words[1:]]
+
+
+def _kill(process: Process) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 async def _read(stream: StreamReader, what: str) -> bytes:

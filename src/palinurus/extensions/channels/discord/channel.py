@@ -94,8 +94,10 @@ class DiscordChannel(Channel):
             except BotTokenRefused as error:
                 raise ConfigError(error.message, hint=error.hint) from error
             receiver = EventReceiver(self._api, inbox, int(me["id"]), f"@{me['username']}", self._know_chat)
+            await receiver.load()
             receiver.order.start(partial(self._register_commands, app["id"], inbox))
             client = GatewayClient(self._api, self._token, gateway, self.context, receiver.events, receiver.order.room)
+            receiver.client = client
             try:
                 async with client:
                     await client.connect()

@@ -6,11 +6,14 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from datetime import timedelta
 from functools import partial
 from typing import Any
 from urllib.parse import quote
 
 import discord
+import msgspec
+from msgspec import Struct
 
 from palinurus.dispatch.channels import (
     ButtonPress,
@@ -21,7 +24,7 @@ from palinurus.dispatch.channels import (
     ReceivedFile,
 )
 from palinurus.domain.envelope import Peer
-from palinurus.domain.errors import PalinurusError
+from palinurus.domain.errors import NotFound, PalinurusError
 from palinurus.extensions.channels.discord.gateway import ChatOrder
 from palinurus.extensions.channels.discord.rest import DiscordApi
 
@@ -32,25 +35,43 @@ LONGEST_ANSWER = 2000
 ONLY_FOR_ONE = 64  # the flag of a message that only the person who pressed or typed sees
 DEFERRED = 5  # the type of an answer that says: the answer follows
 WRITTEN = (discord.MessageType.default, discord.MessageType.reply)  # the others are notices such as "Ada joined"
+MISSED = timedelta(days=1)  # what is older is not answered any more
+MISSED_PAGE, MISSED_PAGES = 100, 5
+MOST_FOLLOWED = 100  # chats whose last message is stored
+READERS = 4  # of histories at the same time
+LOADING_TRIES, LOADING_SECONDS = 100, 0.1
 KINDS: dict[str, FileKind] = {"image": "image", "audio": "audio", "video": "video"}
 _MARK = re.compile(r"<(@[!&]?|#)(\d{1,20})>")
 _EMOJI = re.compile(r"<a?(:\w{1,32}:)\d{1,20}>")
 
 
+class LastMessage(Struct, frozen=True):
+    id: str
+    is_direct: bool
+
+
 class EventReceiver:
-    """One connection's events. Discord never delivers one again: who wrote what was not taken gets to see that."""
+    """One connection's events. Discord never delivers one again: who wrote what was not taken gets to see that.
+
+    Messages written while nobody was connected are in the history of their chat. So the last message of each chat is
+    stored, and a new session begins by reading on from there. Chats in which nobody had written before, edits and
+    commands are not found that way.
+    """
 
     def __init__(
         self, api: DiscordApi, inbox: ChannelInbox, me: int, name: str, know_chat: Callable[[str, str], None]
     ) -> None:
         self.order = ChatOrder()
+        self.client: discord.Client | None = None
+        self._reading = asyncio.Semaphore(READERS)
+        self._last: dict[str, LastMessage] = {}  # of each chat, the least recent first
         self._api = api
         self._inbox = inbox
         self._me = me
         self._name = name
         self._know_chat = know_chat
         self.events: Mapping[str, Callable[..., None]] = {
-            "connect": self._connected,
+            "connect": self._begin,
             "resumed": self._connected,
             "lost": inbox.disconnected,
             "message": self._message,
@@ -58,8 +79,59 @@ class EventReceiver:
             "interaction": self._interaction,
         }
 
+    async def load(self) -> None:
+        stored = await self._inbox.load_cursor()
+        self._last = msgspec.json.decode(stored, type=dict[str, LastMessage]) if stored else {}
+
     def _connected(self) -> None:
         self._inbox.connected(self._name)
+
+    def _begin(self) -> None:
+        """Called before anything of the new session is: the missed messages of a chat come before its next one."""
+        self._connected()
+        for chat, last in tuple(self._last.items()):
+            self.order.start(partial(self._catch_up, chat, last), chat)
+
+    async def _catch_up(self, chat: str, last: LastMessage) -> None:
+        oldest = discord.utils.time_snowflake(discord.utils.utcnow() - MISSED)
+        try:
+            channel = await self._find_channel(chat, is_direct=last.is_direct)
+            for _ in range(MISSED_PAGES):
+                after = max(int(self._last[chat].id), oldest) if chat in self._last else oldest
+                query = f"after={after}&limit={MISSED_PAGE}"
+                async with self._reading:
+                    page = await self._api.request("GET", f"/channels/{chat}/messages?{query}")
+                for data in sorted(page, key=lambda each: int(each["id"])):
+                    message = discord.Message(state=channel._state, channel=channel, data=data)  # noqa: SLF001
+                    received = chat_message(message, self._me)
+                    if received is not None:
+                        self._know_chat(received.peer.id, chat)
+                        await self._receive(chat, received)
+                    await self._note(chat, data["id"], is_direct=last.is_direct)
+                if len(page) < MISSED_PAGE:
+                    return
+            log.warning("more than %d messages were missed in the chat %s of Discord", MISSED_PAGE * MISSED_PAGES, chat)
+        except Exception as error:  # noqa: BLE001  the edge of the adapter: what comes now is passed on
+            log.warning("what was written in the chat %s of Discord meanwhile is not known: %s", chat, error)
+
+    async def _find_channel(self, chat: str, *, is_direct: bool) -> Any:
+        """Its server may be loaded only after the session has begun. Raises NotFound."""
+        assert self.client is not None  # noqa: S101  it has called us
+        state = self.client._connection  # noqa: SLF001  as the library finds the channel of a message
+        if is_direct:
+            return discord.DMChannel._from_message(state, int(chat))  # noqa: SLF001
+        for _ in range(LOADING_TRIES):
+            if (found := state.get_channel(int(chat))) is not None:
+                return found
+            await asyncio.sleep(LOADING_SECONDS)
+        raise NotFound("the bot does not see it any more")
+
+    async def _note(self, chat: str, id: str, *, is_direct: bool) -> None:  # noqa: A002  Discord's word
+        known = self._last.pop(chat, None)  # an event may come twice
+        self._last[chat] = known if known and int(known.id) > int(id) else LastMessage(id, is_direct)
+        if len(self._last) > MOST_FOLLOWED:
+            del self._last[next(iter(self._last))]
+        await self._inbox.save_cursor(msgspec.json.encode(self._last).decode())
 
     def _message(self, message: discord.Message) -> None:
         self._pass_on(message, chat_message(message, self._me))
@@ -71,7 +143,7 @@ class EventReceiver:
         if received is not None:
             chat = str(message.channel.id)
             self._know_chat(received.peer.id, chat)
-            self.order.start(partial(self._receive, chat, received), chat)
+            self.order.start(partial(self._take_next, chat, received), chat)
 
     def _interaction(self, interaction: discord.Interaction) -> None:
         """A slash command or a button. Discord waits 3 seconds for a sign, whatever the chat is busy with."""
@@ -101,6 +173,11 @@ class EventReceiver:
         except Exception as error:  # noqa: BLE001  the edge of the adapter: the next message is passed on
             log.warning("what came from Discord under the id %s was not taken and is lost: %s", id, error)
             return NOT_TAKEN
+
+    async def _take_next(self, chat: str, received: ChannelMessage) -> None:
+        await self._receive(chat, received)
+        if not received.is_edit:
+            await self._note(chat, received.id, is_direct=received.peer.kind == "direct")
 
     async def _receive(self, chat: str, received: ChannelMessage) -> None:
         if await self._attempt(partial(self._take, received), received.id):

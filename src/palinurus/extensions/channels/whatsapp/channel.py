@@ -43,7 +43,7 @@ from palinurus.domain.errors import (
 )
 from palinurus.extensions.channels.settings import WhatsAppSettings
 from palinurus.extensions.channels.whatsapp.graph import AccessTokenRefused, GraphClient
-from palinurus.extensions.channels.whatsapp.updates import WhatsAppUpdate, read_updates
+from palinurus.extensions.channels.whatsapp.updates import FailedMessage, WhatsAppUpdate, read_updates
 from palinurus.text.markdown import TextLimits
 
 log = logging.getLogger(__name__)
@@ -148,7 +148,8 @@ class WhatsAppChannel(Channel):
     async def _take(self, inbox: ChannelInbox, updates: list[WhatsAppUpdate]) -> ChannelResponse:
         chats: dict[str, list[WhatsAppUpdate]] = {}
         for update in updates:
-            chats.setdefault(update[1].peer.id, []).append(update)
+            said = update[1]
+            chats.setdefault(said.to if isinstance(said, FailedMessage) else said.peer.id, []).append(update)
         work = (self._take_chat(inbox, chat, of_chat) for chat, of_chat in chats.items())
         failed = [each for each in await asyncio.gather(*work, return_exceptions=True) if each is not None]
         for error in failed:
@@ -163,6 +164,9 @@ class WhatsAppChannel(Channel):
         """In order, also if WhatsApp posts the next message before this one is stored."""
         async with self._order.setdefault(chat, asyncio.Lock()):
             for wamid, update in updates:
+                if isinstance(update, FailedMessage):
+                    await inbox.report_failure(update.to, wamid, update.why)
+                    continue
                 _keep(self._last, chat, wamid)
                 if not isinstance(update, ButtonPress):
                     await inbox.receive(update)

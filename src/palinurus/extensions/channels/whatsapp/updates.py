@@ -71,6 +71,8 @@ class MessageStatus(Struct, frozen=True):
 
     id: str
     status: str
+    recipient_id: str = ""
+    recipient_user_id: str = ""  # of people who hide their number
     errors: tuple[GraphError, ...] = ()
 
 
@@ -130,7 +132,14 @@ class WhatsAppMessage(Struct, frozen=True):
         return self.phone or self.from_user_id
 
 
-WhatsAppUpdate = tuple[str, ChannelMessage | ButtonPress]  # with the id of the message by which it came
+class FailedMessage(Struct, frozen=True):
+    """What WhatsApp had taken, and did not deliver."""
+
+    to: str
+    why: str
+
+
+WhatsAppUpdate = tuple[str, ChannelMessage | ButtonPress | FailedMessage]  # with the id of the message that it is about
 
 
 def read_updates(body: bytes, number_id: str) -> list[WhatsAppUpdate]:
@@ -156,7 +165,8 @@ def _of_change(change: PostChange, number_id: str) -> Iterator[WhatsAppUpdate]:
         status = _read(raw, MessageStatus)
         if status is not None and status.status == "failed":
             why = "; ".join(f"{each.code} {each.message[:100]!r}" for each in status.errors[:3])
-            log.warning("WhatsApp did not deliver the message %.100r: %s", status.id, why)
+            to = status.recipient_id or status.recipient_user_id
+            yield status.id, FailedMessage(to, f"WhatsApp took it and did not deliver it: {why}")
     for raw in value.messages:
         message = _read(raw, WhatsAppMessage)
         parts = message and _read(raw, dict[str, Raw])
