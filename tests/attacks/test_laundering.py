@@ -373,20 +373,22 @@ async def test_what_a_person_said_yes_to_is_the_owners(pal: Harness, workspace: 
 async def test_a_models_notes_say_so_when_only_a_summary_still_holds_the_page(pal: Harness) -> None:
     def model(request: ModelRequest) -> Reply:
         asked = QUESTION in request.messages[-1].text
-        return Reply("- The owner moved the boat to pier 4" if asked else "I see.")
+        fact = '[{"text": "The sails are dry", "quote": "sails are dry"}]'
+        return Reply(fact if asked else "I see.")
 
     pal.model = ScriptedProvider(otherwise=model)
     pal.turns.maintenance.place_notes = NoteFiles(pal.sessions, lambda _: pal.files.boundary, pal.clock)
     await answered(pal, call("web_fetch"))
     await pal.hears("thank you")
     assert "ompacted" in (await pal.hears("/compact")).text
-    await pal.hears("Remember that I moved the boat to pier 4.")
+    await pal.hears("Remember that I moved the boat to pier 4. The sails are dry today, aren't they?")
     await pal.hears("/new")
     await pal.idle()
     session = (await pal.sessions.recent())[0]
     notes = "\n".join(each.notes for each in await pal.sessions.extractions(session.id)).splitlines()
-    assert [line for line in notes if "The owner moved" in line] == [
-        f"- The owner moved the boat to pier 4 ({OUTSIDE_MARK}"
+    assert [line for line in notes if "sails" in line or "pier 4" in line] == [
+        f"- W: The sails are dry ({OUTSIDE_MARK}",
+        "- W: Remember that I moved the boat to pier 4.",
     ]
 
 

@@ -18,7 +18,10 @@ sys.path[:0] = [str(Path(__file__).parent.parent / "faults")]
 from homes import PalHome  # noqa: E402
 
 ADA = "My sister Ada lives in Oslo."
-NOTES = "- Ada, the sister of the user, lives in Oslo\n- The user owns a castle in Spain"
+NOTES = (
+    '[{"text": "Ada, the sister of the user, lives in Oslo", "quote": "Ada lives in Oslo", "who": "Ada"},'
+    ' {"text": "The user owns a castle in Spain", "quote": "Ada lives in Oslo"}]'
+)
 NEARLY_FULL = {"prompt_tokens": 23_500, "completion_tokens": 100, "total_tokens": 23_600}  # of 32,000
 
 
@@ -40,9 +43,9 @@ def test_without_a_model_a_greeting_leaves_nothing_that_is_quoted_as_memory(pal_
 def test_what_was_told_before_a_fresh_start_is_found_after_it(pal_command: Pal, workspace: Path, home: Home) -> None:
     said = "hello\nmy bicycle is green\nlist files\nthanks\n/new\nwhat colour is my bicycle?\n"
     ended = pal_command("chat", stdin=said)
-    assert "user: my bicycle is green" in ended.out.partition("A fresh start")[2]
+    assert "> my bicycle is green (memory/" in ended.out.partition("A fresh start")[2]
     notes = [line for line in daily(workspace).splitlines() if line.startswith("- ")]
-    assert [line.partition(" user: ")[2] for line in notes] == ["my bicycle is green"]
+    assert notes == ["- W: my bicycle is green"]
 
 
 def model(body: Json) -> Behaviour:
@@ -69,7 +72,7 @@ async def test_one_message_that_nearly_fills_the_window_has_the_model_take_notes
     ended = await place.pal("agent", "--message", ADA)
     assert (ended.code, ended.out) == (0, "I see.\n")
     assert [asks_for_notes(body) for body in wire.requests] == [False, True]
-    assert "- Ada, the sister of the user, lives in Oslo\n" in daily(place.workspace)
+    assert "- W @Ada: Ada, the sister of the user, lives in Oslo\n" in daily(place.workspace)
     assert "castle" not in daily(place.workspace)
 
 
@@ -83,6 +86,6 @@ async def test_a_short_message_costs_one_call_and_a_fresh_start_one_more_for_its
     assert [asks_for_notes(body) for body in wire.requests] == [False, False]
     await place.pal("agent", "--message", "/new")
     assert [asks_for_notes(body) for body in wire.requests] == [False, False, True]
-    assert "- Ada, the sister of the user, lives in Oslo\n" in daily(place.workspace)
+    assert "- W @Ada: Ada, the sister of the user, lives in Oslo\n" in daily(place.workspace)
     await place.pal("agent", "--message", "/new")  # nothing was said since
     assert len(wire.requests) == 3

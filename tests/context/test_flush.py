@@ -5,17 +5,21 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from noted import model, result, user
 
 from palinurus.context.daily_notes import NoteFiles, mark_of
-from palinurus.context.flush import QUESTION, Flush, check_notes
+from palinurus.context.fact_check import check_drafts, read_drafts
+from palinurus.context.flush import QUESTION, Flush
 from palinurus.context.settings import CompactionSettings, FlushSettings
+from palinurus.context.view import Line
+from palinurus.domain.clock import local_time
 from palinurus.domain.errors import Failure, StorageError
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.messages import Origin
+from palinurus.domain.messages import ContextNote, Origin
 from palinurus.sessions.extraction import Extraction
 from palinurus.sessions.session import SessionChange, new_session
 from palinurus.testing.fakes import FakeClock, Reply, SeededIds, call, calls, fails
@@ -32,76 +36,142 @@ LINES = [
 FILLER = "the tide turns and the harbour lights come on one after the other while nobody is looking "
 
 
-def test_good_notes_are_kept_one_bullet_a_line_with_what_the_user_told_exactly() -> None:
-    checked = check_notes("## Trip\n* The user books the ferry to Bornholm\n\n1. The ferry leaves from pier 4\n", LINES)
-    assert checked.notes.splitlines() == [
-        "- The user books the ferry to Bornholm",
-        "- The ferry leaves from pier 4",
-        "- 2025-11-15 user: Please book the ferry to Bornholm, my reference is BK-2201-x7.",
+def draft(text: str, quote: str, **more: Any) -> dict[str, Any]:
+    return {"text": text, "quote": quote, **more}
+
+
+def answer(*drafts: dict[str, Any]) -> str:
+    return msgspec.json.encode(drafts).decode()
+
+
+def checked(lines: list[Line], *drafts: dict[str, Any], outside: bool = False) -> tuple[list[str], int]:
+    done = check_drafts(read_drafts(answer(*drafts)), lines, outside=outside)
+    return [each.line for each in done.facts], done.refused
+
+
+def test_good_facts_are_kept_with_what_the_user_told_exactly() -> None:
+    lines, refused = checked(
+        LINES,
+        draft("The user books the ferry to Bornholm", "book the ferry to Bornholm", who="user", entities=["Bornholm"]),
+        draft("The ferry leaves from pier 4", "from pier 4", kind="experience", occurred_start="2026-12-03"),
+    )
+    assert lines == [
+        "- W @Bornholm: The user books the ferry to Bornholm",
+        "- B: The ferry leaves from pier 4 (2026-12-03)",
+        "- W @Bornholm: Please book the ferry to Bornholm, my reference is BK-2201-x7.",
     ]
-    assert checked.refused == 0
+    assert refused == 0
 
 
 def test_what_the_user_asked_to_remember_is_noted_whether_the_model_does_or_not() -> None:
     lines = [user("Remember that Ada is allergic to walnuts."), model("I will."), user("I live in Lisbon.")]
-    forgot = check_notes("- The user lives in Lisbon", lines).notes
-    assert forgot.splitlines() == [
-        "- The user lives in Lisbon",
-        "- 2025-11-15 user: Remember that Ada is allergic to walnuts.",
+    lisbon = draft("The user lives in Lisbon", "I live in Lisbon")
+    assert checked(lines, lisbon)[0] == [
+        "- W: The user lives in Lisbon",
+        "- W @Ada: Remember that Ada is allergic to walnuts.",
     ]
-    assert check_notes("- Ada is allergic to walnuts", lines).notes == "- Ada is allergic to walnuts"
+    nuts = draft("Ada is allergic to walnuts", "Ada is allergic to walnuts", who="Ada")
+    assert checked(lines, nuts)[0] == ["- W @Ada: Ada is allergic to walnuts"]
 
 
 @pytest.mark.parametrize(
-    "invented",
+    ("invented", "quote"),
     [
-        "Ada is allergic to peanuts",
-        "Ada moved to Oslo in 1987",
-        "Ada, the sister of Peter, is allergic to walnuts",
-        "The locker has the number 4472",
-        "Sure! Here are the notes",
-        "I can read files, search the notes and answer questions",
-        "NO_REPLY",
-        "Notes of this conversation:",
+        ("Ada is allergic to peanuts", "Ada is allergic to walnuts"),
+        ("Ada moved to Oslo in 1987", "My sister Ada"),
+        ("Ada, the sister of Peter, is allergic to walnuts", "Ada is allergic to walnuts"),
+        ("The locker has the number 4472", "My locker has the number"),
+        ("The locker has the number 4471", "the locker is number 4471"),
+        ("The locker has the number 4471", ""),
+        ("I can read files, search the notes and answer questions", "I can read files"),
     ],
 )
-def test_a_line_that_says_something_else_is_refused_and_the_others_are_kept(invented: str) -> None:
+def test_a_fact_that_says_something_else_or_quotes_nothing_is_refused_and_the_others_are_kept(
+    invented: str, quote: str
+) -> None:
     lines = [
         user("My sister Ada is allergic to walnuts. My locker has the number 4471."),
         model("I can read files, search the notes and answer questions."),
     ]
-    checked = check_notes(f"{invented}\n- Ada, the sister of the user, is allergic to walnuts", lines)
-    assert checked.notes.splitlines()[0] == "- Ada, the sister of the user, is allergic to walnuts"
-    assert not any(invented in line for line in checked.notes.splitlines())
+    good = draft("Ada, the sister of the user, is allergic to walnuts", "my sister  Ada is allergic")
+    kept, refused = checked(lines, draft(invented, quote), good)
+    assert kept[0] == "- W: Ada, the sister of the user, is allergic to walnuts"
+    assert (refused, [line for line in kept if invented in line]) == (1, [])
 
 
-def test_notes_in_other_words_and_scripts_pass_and_a_day_may_be_worked_out() -> None:
+def test_facts_in_other_words_and_scripts_pass_and_a_day_may_be_worked_out() -> None:
     lines = [user("Tomorrow I am meeting the architects at the quay."), user("我妹妹住在上海，她对花生过敏。")]
-    told = "- The user meets the architect at the quay on 2025-11-16\n- 用户的妹妹住在上海，对花生过敏"
-    assert check_notes(told, lines).notes == told
+    quay = draft("The user meets the architect at the quay on 2025-11-16", "meeting the architects")
+    sister = draft("用户的妹妹住在上海，对花生过敏", "我妹妹住在上海")
+    assert checked(lines, quay, sister)[0] == [f"- W: {quay['text']}", f"- W: {sister['text']}"]
+
+
+def test_a_period_stays_one_and_what_is_no_period_is_left_out() -> None:
+    lines = [user("I was in Marrakech for the birthday of Andy.")]
+
+    def noted(first: str, last: str) -> str:
+        fact = draft("The user was in Marrakech", "I was in Marrakech", occurred_start=first, occurred_end=last)
+        return checked(lines, fact)[0][0]
+
+    assert noted("2025-11-27", "2025-12-01") == "- W: The user was in Marrakech (2025-11-27 to 2025-12-01)"
+    assert noted("2025-12-01", "2025-11-27") == noted("soon", "") == "- W: The user was in Marrakech"
+
+
+def test_what_was_recalled_is_not_noted_again_unless_the_user_says_it_himself() -> None:
+    recalled = ContextNote("recall", "memory/2025-11-01.md#L3: My dentist is Dr Weber.")
+    looked_up = result("My dentist is Dr Weber.", tool="memory_search")
+    fact = draft("The dentist of the user is Dr Weber", "your dentist is Dr Weber")
+    asks, replies = user("Who is my dentist?", context=(recalled,)), model("Your dentist is Dr Weber.")
+    assert checked([asks, replies], fact) == ([], 1)
+    assert checked([user("Who is my dentist?"), looked_up, replies], fact) == ([], 1)
+    says = user("As I said, your dentist is Dr Weber, like mine.", context=(recalled,))
+    assert checked([says], fact)[1] == 0
 
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        "NO_REPLY",
-        "I'm sorry, but I can't help with that.",
-        "Es tut mir leid, das geht nicht.",
-        "# Notes\n```\n```",
-        "- purple elephants dance around quantum bananas beneath seventeen forgotten moonbeams",
-        "- " + "The ferry to Bornholm leaves. " * 100,
-        "\n".join(f"- the ferry {number}" for number in range(500)),
-    ],
-    ids=["nothing", "silence", "refusal", "German refusal", "no words", "nonsense", "one endless note", "too many"],
-)
-def test_notes_that_are_none_are_not_kept(text: str) -> None:
-    assert check_notes(text, LINES).notes == ""
+    ["- The ferry leaves from pier 4", "Sure! Here are the facts.", '{"text": "a", "quote": "b"}', "[1]", "[" * 5_000,
+     '[{"text": "a"}]', '[{"text": "a", "quote": "b", "kind": "rumour"}]', '[{"text": "a", "quote": "b", "c": 1}]'],
+)  # fmt: skip
+def test_an_answer_of_another_form_is_not_read(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        read_drafts(text)
 
 
-def test_notes_of_a_conversation_that_has_read_words_from_outside_say_so() -> None:
-    lines = [*LINES, result("ferry prices", origin=Origin.OUTSIDE)]
-    assert "- The ferry leaves from pier 4 (from outside)" in check_notes("- The ferry leaves from pier 4", lines).notes
+def test_facts_that_are_too_long_or_too_many_are_not_kept() -> None:
+    endless = draft("The ferry to Bornholm leaves. " * 100, "The ferry to Bornholm leaves")
+    assert checked(LINES, endless) == ([], 1)
+    assert checked(LINES, *(draft(f"the ferry {number}", "the ferry") for number in range(500))) == ([], 500)
+
+
+def test_facts_of_a_conversation_that_has_read_words_from_outside_say_so_and_the_users_own_do_not() -> None:
+    lines = [*LINES, user("My dentist is Dr Weber."), result("ferry prices", origin=Origin.OUTSIDE)]
+    kept = checked(
+        lines,
+        draft("The ferry leaves from pier 4", "from pier 4"),
+        draft("The dentist of the user is Dr Weber", "My dentist is Dr Weber"),
+    )[0]
+    assert "- W: The ferry leaves from pier 4 (from outside)" in kept
+    assert [line for line in kept if "Weber" in line] == ["- W @Dr-Weber: My dentist is Dr Weber."]
+
+
+async def test_a_model_that_answers_in_another_form_is_asked_once_more() -> None:
+    asked: list[str] = []
+    good = answer(draft("The ferry leaves from pier 4", "from pier 4"))
+
+    async def silent(question: str) -> str | None:
+        asked.append(question)
+        return good if len(asked) == 2 else "- The ferry leaves from pier 4"
+
+    flush, session = Flush(FakeClock(), SeededIds(1)), new_session("s", MAIN, 0)
+    made = await flush.extracted(session, MAIN, LINES, silent=silent)
+    assert (made.made_by, len(asked)) == ("model", 2)
+    assert "could not be used" in asked[1]
+    good = "still none"
+    asked.clear()
+    made = await flush.extracted(session, MAIN, LINES, silent=silent)
+    assert (made.made_by, len(asked)) == ("extractor", 2)
+    assert "BK-2201-x7" in made.notes
 
 
 async def test_the_model_is_not_asked_where_others_listen() -> None:
@@ -148,7 +218,9 @@ def daily(pal: Harness, workspace: Path) -> str:
 async def test_near_the_end_of_the_window_the_model_takes_notes_and_nobody_hears_of_it(
     pal: Harness, workspace: Path
 ) -> None:
-    pal.model.notes = lambda _: Reply("- The user books berths in the harbour, each booking under a number of its own")
+    pal.model.notes = lambda _: Reply(
+        answer(draft("The user books berths in the harbour, each booking under a number of its own", "is for berth 0"))
+    )
     made = await until_flushed(pal)
     (flush,) = pal.model.flushes
     before = pal.model.requests[-1]
@@ -161,7 +233,7 @@ async def test_near_the_end_of_the_window_the_model_takes_notes_and_nobody_hears
     assert "number of its own" not in said
     text = daily(pal, workspace)
     assert text.count("number of its own") == 1
-    assert "## Notes from agent:main:main, " in text
+    assert "## Retain\n\n### From agent:main:main, " in text
 
 
 async def test_notes_are_taken_once_before_each_compaction(pal: Harness) -> None:
@@ -250,6 +322,22 @@ async def test_a_crash_between_the_file_and_its_mark_doubles_nothing(waiting: Ha
     assert await NoteFiles(waiting.sessions, lambda _: boundary, waiting.clock)() == 0
 
 
+async def test_each_fact_stands_in_the_file_of_the_day_on_which_it_was_said(waiting: Harness, workspace: Path) -> None:
+    first = f"{local_time(waiting.clock):%Y-%m-%d}"
+    await waiting.hears("I fly to Oslo tomorrow.")
+    waiting.clock.advance(minutes=1_800)
+    await waiting.hears("My dentist is Dr Weber.")
+    await waiting.hears("/new")
+    for _ in range(2):
+        await NoteFiles(waiting.sessions, lambda _: Boundary(workspace), waiting.clock)()
+    lines = {
+        file.stem: [line for line in file.read_text().splitlines() if line.startswith("- ")]
+        for file in (workspace / "memory").glob("*.md")
+    }
+    last = f"{local_time(waiting.clock):%Y-%m-%d}"
+    assert lines == {first: ["- W @Oslo: I fly to Oslo tomorrow."], last: ["- W @Dr-Weber: My dentist is Dr Weber."]}
+
+
 async def test_what_stands_in_the_file_already_stays_and_the_notes_come_behind_it(
     waiting: Harness, workspace: Path
 ) -> None:
@@ -259,7 +347,7 @@ async def test_what_stands_in_the_file_already_stays_and_the_notes_come_behind_i
     await NoteFiles(waiting.sessions, lambda _: Boundary(workspace), waiting.clock)()
     lines = (workspace / "memory" / f"{made.day}.md").read_text().splitlines()
     assert lines[:5] == ["# My day", "", "- no newline at the end", "", lines[4]]
-    assert lines[4].startswith("## Notes from agent:main:main, ")
+    assert lines[4] == "## Retain"
     assert lines[-1] == mark_of(made)
 
 

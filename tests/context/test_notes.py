@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from datetime import UTC, tzinfo
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -12,11 +13,18 @@ from hypothesis import strategies as st
 from noted import NOON, model, result, user
 
 from palinurus.context.budget import MANY
-from palinurus.context.notes import AT_MOST, Weight, extract_notes, is_worth_asking, may_be_noted, weigh
+from palinurus.context.notes import AT_MOST, Weight, is_worth_asking, may_be_noted, weigh
+from palinurus.context.notes import extract_notes as _extract_notes
 from palinurus.context.view import Line
 from palinurus.domain.messages import ContextNote, Origin, ToolCall
 from palinurus.sessions.transcript import MessageEntry, encode_entry
 from support import SOAK
+
+
+def extract_notes(lines: list[Line], zone: tzinfo = UTC) -> str:
+    """One statement a line, with its day."""
+    return "\n".join(f"- {each.day} user: {each.text}" for each in _extract_notes(lines, zone=zone))
+
 
 NO_NEWS = """
 hello

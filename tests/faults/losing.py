@@ -52,7 +52,8 @@ class Moody(WindowedProvider):
             self.hung.set()
             await asyncio.get_running_loop().create_future()
         self.sums = lambda asked: good_summary(asked) if mood in ("good", "calls") else self._bad(mood)
-        self.notes = lambda _: Reply("- a good note of the harbour") if mood == "good" else self._bad(mood)
+        noted = '[{"text": "a good note of the harbour", "quote": "harbour"}]'
+        self.notes = lambda _: Reply(noted) if mood == "good" else self._bad(mood)
         if not beside and mood not in ("good", "calls"):
             self.replies[:] = [self._bad(mood)]
             self.mood = "good" if mood == "overflow" else mood

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palinurus.domain.messages import NOTED_OUTSIDE, Origin
+from palinurus.domain.messages import NOTED_OUTSIDE, OUTSIDE_MARK, Origin
 from palinurus.extensions.knowledge.entities import Declaration, NamedIn, resolve_names
-from palinurus.extensions.knowledge.facts import KINDS, Fact, fact_line, read_facts
+from palinurus.extensions.knowledge.facts import Fact, read_facts
+from palinurus.text.fact_lines import KINDS, LETTERS, FactKind, NotedFact, fact_line, mentionable, mentions_in
 
 NOTE = """# 2025-11-27
 
@@ -144,3 +145,17 @@ def test_names_that_are_seldom_near_each_other_stay_apart_until_the_owner_says_o
     near = [NamedIn("Peter Steinberger", DAY, ("Andy",)), NamedIn("Peter", DAY, ("Andy",))]
     assert len(set(resolve_names(near)[0].values())) == 1
     assert len(set(resolve_names(near, [Declaration("Peter", apart_from="Peter Steinberger")])[0].values())) == 2
+
+
+@given(
+    st.text(min_size=1, max_size=80)
+    .map(lambda text: " ".join(text.split()).lstrip(":@ "))
+    .filter(lambda text: any(map(str.isalnum, text)) and OUTSIDE_MARK not in text),
+    st.sampled_from(list(LETTERS)),
+    st.lists(st.sampled_from(["Dr. Weber", "Anna-Maria", "O'Neil", "東京", "a@b", "", "x, y", "A B"]), max_size=4),
+)
+def test_a_noted_fact_reads_back_as_it_was(text: str, kind: FactKind, names: list[str]) -> None:
+    noted = NotedFact(text, kind, mentionable(names), "2025-11-15")
+    (fact,) = read_facts("memory/2025-11-15.md", f"## Retain\n\n{noted.line}\n").facts
+    assert (fact.kind, fact.text, fact.said_on) == (kind, text, noted.day)
+    assert fact.entities == tuple(dict.fromkeys((*noted.entities, *mentions_in(text))))

@@ -24,6 +24,8 @@ from support.windowed import WindowedProvider, is_flush
 
 MAIN = SessionKey.main()
 ADA = "My sister Ada lives in Oslo."
+LIVES = '[{"text": "Ada, the sister of the user, lives in Oslo", "quote": "Ada lives in Oslo", "entities": ["Ada"]}'
+CASTLE = ', {"text": "The user owns a castle in Spain", "quote": "Ada lives in Oslo"}'
 
 
 @pytest.fixture
@@ -54,18 +56,17 @@ def carried(pal: Harness) -> str:
 async def test_a_fresh_start_has_the_model_take_notes_and_refuses_what_nobody_said(
     pal: Harness, workspace: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told = "Sure! Here are the notes:\n- Ada, the sister of the user, lives in Oslo\n- The user owns a castle in Spain"
-    pal.model.notes = lambda _: Reply(told)
+    pal.model.notes = lambda _: Reply(f"Sure! Here are the facts:\n{LIVES}{CASTLE}]")
     await pal.hears(f"{ADA} What do you think?")
     with caplog.at_level(logging.INFO):
         await pal.hears("/new")
     await pal.idle()
     assert len(pal.model.flushes) == 1
     text = daily(workspace)
-    assert "- Ada, the sister of the user, lives in Oslo\n" in text
+    assert "- W @Ada: Ada, the sister of the user, lives in Oslo\n" in text
     assert "castle" not in text
     assert "Sure" not in text
-    assert any("1 of the model's notes were refused" in record.getMessage() for record in caplog.records)
+    assert any("1 of the model's facts were refused" in record.getMessage() for record in caplog.records)
 
 
 async def test_small_talk_costs_no_call_and_leaves_no_file(pal: Harness, workspace: Path) -> None:
@@ -78,7 +79,7 @@ async def test_small_talk_costs_no_call_and_leaves_no_file(pal: Harness, workspa
     assert not (workspace / "memory").exists()
 
 
-@pytest.mark.parametrize("notes", ["NO_REPLY", "- The user owns a castle in Spain", ""])
+@pytest.mark.parametrize("notes", ["NO_REPLY", f"[{CASTLE[2:]}]", ""])
 async def test_where_the_model_has_no_good_notes_the_users_own_sentence_is_kept(
     pal: Harness, workspace: Path, notes: str
 ) -> None:
@@ -87,14 +88,14 @@ async def test_where_the_model_has_no_good_notes_the_users_own_sentence_is_kept(
     await pal.hears("/new")
     await pal.idle()
     found = [line for line in daily(workspace).splitlines() if line.startswith("- ")]
-    assert found == [f"- 2026-11-15 user: {ADA}"]
+    assert found == [f"- W @Ada: {ADA}"]
 
 
 @pytest.mark.parametrize("by_model", [True, False])
 async def test_the_first_message_after_an_idle_reset_carries_the_notes_of_that_reset(
     pal: Harness, by_model: bool
 ) -> None:
-    pal.model.notes = lambda _: Reply("- Ada, the sister of the user, lives in Oslo" if by_model else "NO_REPLY")
+    pal.model.notes = lambda _: Reply(f"{LIVES}]" if by_model else "NO_REPLY")
     pal.resets = ResetPolicy("idle", 4, 10)
     await pal.hears(ADA)
     pal.clock.advance(minutes=11)
@@ -123,7 +124,7 @@ async def test_a_model_that_takes_too_long_delays_nobody_and_the_notes_are_there
         reply = await asyncio.wait_for(pal.hears("good morning"), 60)
         assert reply.status == "ok"
         assert len(pal.model.flushes) == 1
-        assert f"user: {ADA}" in carried(pal)
+        assert f"W @Ada: {ADA}" in carried(pal)
 
 
 async def test_stop_is_heard_while_the_model_takes_notes(workspace: Path) -> None:
@@ -141,7 +142,7 @@ async def test_stop_is_heard_while_the_model_takes_notes(workspace: Path) -> Non
 
 
 async def test_compact_has_the_model_take_notes_of_what_it_cuts(pal: Harness) -> None:
-    pal.model.notes = lambda _: Reply("- Ada, the sister of the user, lives in Oslo")
+    pal.model.notes = lambda _: Reply(f"{LIVES}]")
     await pal.hears(ADA)
     for number in range(6):
         await pal.hears(f"And what do you say to number {number}?")
@@ -149,11 +150,11 @@ async def test_compact_has_the_model_take_notes_of_what_it_cuts(pal: Harness) ->
     session = await pal.sessions.find(MAIN)
     assert session is not None
     (made, *_) = await pal.sessions.extractions(session.id)
-    assert (made.made_by, made.notes) == ("model", "- Ada, the sister of the user, lives in Oslo")
+    assert (made.made_by, made.notes) == ("model", "- W @Ada: Ada, the sister of the user, lives in Oslo")
 
 
 async def test_a_conversation_that_outgrows_its_window_at_once_has_notes_of_the_model(pal: Harness) -> None:
-    pal.model.notes = lambda _: Reply("- Ada, the sister of the user, lives in Oslo")
+    pal.model.notes = lambda _: Reply(f"{LIVES}]")
     ready(pal, ahead=0)  # so that none are taken ahead of time
     await pal.hears(ADA)
     session = await pal.sessions.find(MAIN)

@@ -20,7 +20,7 @@ from palinurus.cli.terminal import markdown, spans
 from palinurus.config import source
 from palinurus.config.secrets import Redactor
 from palinurus.context.extract import extract
-from palinurus.context.flush import check_notes
+from palinurus.context.fact_check import FactDraft, check_drafts, read_drafts
 from palinurus.context.notes import extract_notes
 from palinurus.context.prompt import clip
 from palinurus.context.view import Line
@@ -152,11 +152,13 @@ of("tokens", estimate_tokens, "a ", "😀")
 of("clipped file", lambda text: clip("a.md", text, 20_000))
 of("notes by rule", _said(extract_notes), "a. ", "Anna. ", "remember ", "my ", "| a ", common=FEW)
 of("summary by rule", _said(extract), "a. ", "a=1, ", "a/b ", common=FEW)
-of("notes of a model", _said(lambda lines: check_notes("- the boat is green", lines)), common=FEW)
+of("facts of a model", _said(lambda lines: check_drafts([FactDraft("the boat is green", "boat")], lines)), common=FEW)
 of(
-    "notes of a model, endless",
-    lambda text: _said(lambda lines: check_notes(text, lines))("hello"),
-    "- a\n",
+    "facts of a model, endless",
+    lambda text: read_drafts(f"[{text}]"),
+    "{",
+    "[",
+    '{"text": "a", "quote": "b"},',
     common=FEW,
 )
 of("command", commands.parse, "/new ")

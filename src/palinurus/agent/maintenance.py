@@ -262,13 +262,13 @@ class ContextMaintenance:
         made = await self._notes.extracted(
             journal.session, turn.key, lines, silent=silent, added=settings.prompt, outside=outside
         )
+        usage = sum((reply.usage for reply in spent), Usage())
+        model = f"{spent[-1].provider}/{spent[-1].model}" if spent else ""
         if made.made_by != "model" and (turn.stop.requested or not by_rule):
-            for reply in spent:  # the cost of a model whose notes could not be used
-                bill = self._bill(turn, made.id, f"{reply.provider}/{reply.model}", reply.usage)
-                await journal.write([], SessionChange(usage=reply.usage, spent=bill))
+            if spent:  # the cost of a model whose notes could not be used
+                bill = self._bill(turn, made.id, model, usage)
+                await journal.write([], SessionChange(usage=usage, spent=bill))
             return
-        usage = spent[0].usage if spent else Usage()
-        model = f"{spent[0].provider}/{spent[0].model}" if spent else ""
         await self.compaction.flush(journal, made, usage, self._bill(turn, made.id, model, usage))
 
     # -- parts --------------------------------------------------------------------------------------------------------

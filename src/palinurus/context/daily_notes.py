@@ -23,6 +23,7 @@ from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import OUTSIDE_MARK, ContextNote
 from palinurus.sessions.extraction import Extraction
 from palinurus.sessions.store import SessionStore
+from palinurus.text.fact_lines import read_by_day
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import TextFile, WorkspaceFiles
 from palinurus.workspace.write import append_block
@@ -56,20 +57,22 @@ class NoteFiles:
     async def _place(self, made: Extraction) -> bool:
         try:
             boundary = self._workspaces(SessionKey.parse(made.key).agent)
-            path, lines = place_of(made), self._block(made)
-            await asyncio.to_thread(append_block, boundary, path, lines, heading=f"# {made.day}", mark=mark_of(made))
+            await asyncio.to_thread(self._write, boundary, made)
         except StorageError:
             raise
         except (PalinurusError, BadRequest) as error:
             self._tell("notes stay in the database, where a search finds them: %s", error)
             return False
-        await self._sessions.set_place(made.id, path)
+        await self._sessions.set_place(made.id, place_of(made))
         return True
 
-    def _block(self, made: Extraction) -> list[str]:
-        at = datetime.fromtimestamp(made.at / 1000, self._clock.zone)
-        # The mark comes last: if it is there, the block is complete.
-        return [f"## Notes from {made.key}, {at:%H:%M}", "", *made.notes.splitlines(), "", mark_of(made)]
+    def _write(self, boundary: Boundary, made: Extraction) -> None:
+        """Each line goes into the file of the day on which it was said: `tomorrow` is the day after that."""
+        at, mark = datetime.fromtimestamp(made.at / 1000, self._clock.zone), mark_of(made)
+        for day, lines in read_by_day(made.notes, made.day):
+            # The mark comes last: if it is there, the block is complete.
+            block = ["## Retain", "", f"### From {made.key}, {at:%Y-%m-%d %H:%M}", "", *lines, "", mark]
+            append_block(boundary, f"{FOLDER}/{day}.md", block, heading=f"# {day}", mark=mark)
 
     def _tell(self, text: str, error: PalinurusError) -> None:
         """Logs each error once: it would be the same after every turn."""
@@ -79,7 +82,8 @@ class NoteFiles:
 
 
 def place_of(made: Extraction) -> str:
-    return f"{FOLDER}/{made.day}.md"
+    """The file of its newest line."""
+    return f"{FOLDER}/{max((day for day, _ in read_by_day(made.notes, made.day)), default=made.day)}.md"
 
 
 def mark_of(made: Extraction) -> str:

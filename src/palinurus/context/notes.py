@@ -16,10 +16,19 @@ from enum import IntEnum
 from msgspec import Struct
 
 from palinurus.context.budget import MANY
-from palinurus.context.statement_score import ENOUGH, is_english, praises, speaks_to_somebody, statement_score
+from palinurus.context.statement_score import (
+    ENOUGH,
+    is_english,
+    is_opinion,
+    names_in,
+    praises,
+    speaks_to_somebody,
+    statement_score,
+)
 from palinurus.context.view import Line
 from palinurus.domain.clock import day_of
 from palinurus.domain.messages import AssistantMessage, Origin, ToolResult, UserMessage
+from palinurus.text.fact_lines import NotedFact
 from palinurus.text.sentences import identifiers, is_small_talk, split_sentences
 from palinurus.text.words import lazy_pattern
 
@@ -39,9 +48,8 @@ class Weight(IntEnum):
 
 def _any(phrases: str, *, before: str = r"\b", after: str = r"\b") -> Compiled:
     """A pattern of any of these comma-separated phrases, for lower-case text: many times faster."""
-    each = [" ".join(phrase.split()) for phrase in re.split(r",\s+", _GOES_ON.sub("", phrases))]
     alike: dict[str, list[str]] = {}  # grouped by their first letter
-    for phrase in each:
+    for phrase in (" ".join(each.split()) for each in re.split(r",\s+", _GOES_ON.sub("", phrases))):
         alike.setdefault(phrase[0] if phrase[0].isalpha() else "", []).append(phrase)
     joined = "|".join(
         f"{letter}(?:{'|'.join(phrase[len(letter) :] for phrase in group)})" for letter, group in alike.items()
@@ -195,8 +203,7 @@ _POINTS_BACK = _any(
     before=r"^\W*(?:(?:and|but|so|well|ok|okay|yes|no|also)[\s,]+){0,4}",
 )
 _POINTS_BACK_WIDE = lazy_pattern("^\\W*(?:这|這|那|它|他|她|これ|それ|あれ|이것|그것)")
-_LEAST_WORDS = 3
-_LEAST_WIDE = 5
+_LEAST_WORDS, _LEAST_WIDE = 3, 5
 _FACT_WORDS = 6  # minimum words of a fact without a name or a number
 
 
@@ -281,6 +288,7 @@ def _is_fact(sentence: str, lower: str, wide: int, *, back: bool) -> bool:
 PASTED = 4_000  # characters above which a message was probably pasted: its facts are not the user's own
 AT_MOST = 12_000  # characters of notes at once; requested ones are always noted
 NEWEST = 10_000  # lines that may fill them; older ones are checked only for requests
+_AROUND = 30  # further characters of a line
 WRITTEN_BY = "memory_write"
 MUCH = 20_000  # characters of a session above which a model is always called
 _WORD = re.compile(r"\w+")
@@ -288,27 +296,27 @@ _OPENING = 8  # words that may precede what to remember
 
 
 class Statement(Struct, frozen=True):
-    """A sentence of the owner that is worth storing."""
+    """A sentence of the owner."""
 
     text: str
     day: str
     weight: Weight
 
     @property
-    def line(self) -> str:
-        return f"- {self.day} user: {self.text}" if self.day else f"- user: {self.text}"
+    def fact(self) -> NotedFact:
+        return NotedFact(self.text, "opinion" if is_opinion(self.text) else "world", names_in(self.text), self.day)
 
 
-def extract_notes(lines: Sequence[Line], *, zone: tzinfo = UTC) -> str:
-    """Notes in markdown, one bullet per line; empty if nothing is worth storing."""
+def extract_notes(lines: Sequence[Line], *, zone: tzinfo = UTC) -> list[Statement]:
+    """What is worth storing, in order; often nothing."""
     found = list(statements(lines, zone, whole_from=_whole_from(lines) if len(lines) > MANY else 0))
-    room = AT_MOST - sum(len(each.line) + 1 for each in found if each.weight == Weight.ASKED)
+    room = AT_MOST - sum(len(each.text) + _AROUND for each in found if each.weight == Weight.ASKED)
     kept: set[int] = set()
     for number in sorted(range(len(found)), key=lambda at: (-found[at].weight, -at)):  # the newest first
         each = found[number]
-        if each.weight == Weight.ASKED or (room := room - len(each.line) - 1) >= 0:
+        if each.weight == Weight.ASKED or (room := room - len(each.text) - _AROUND) >= 0:
             kept.add(number)
-    return "\n".join(found[number].line for number in sorted(kept))
+    return [found[number] for number in sorted(kept)]
 
 
 def statements(lines: Sequence[Line], zone: tzinfo = UTC, *, whole_from: int = 0) -> Iterator[Statement]:

@@ -11,6 +11,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from palinurus.text.fact_lines import mentionable
+
 ENOUGH: Final = 2.0
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W\d_]+)*|[,;:.!?()–—\"“”]|\s-+\s")
 _CLAUSE = frozenset(
@@ -145,6 +147,12 @@ _DEAR = _words("important special dear close interesting meaningful matters matt
 _WIDE = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _FORMS_OF_TELLING = re.compile(r"\b(?:to tell you|tell you|you know|thank you|see you)\b", re.IGNORECASE)
 _NAME = re.compile(r"(?<=[\w,;:] )[A-Z][\w'’-]+")
+_NAMES = re.compile(r"(?<=[\w,;:] )[A-Z][\w'’-]*[a-z][\w'’-]*\.?(?: [A-Z][\w'’-]*[a-z][\w'’-]*){0,2}")
+_NO_NAMES = frozenset(("I'm", "I've", "I'll", "I'd", "I’m", "I’ve", "I’ll", "I’d", "The", "My", "Our", "But", "And"))
+_OPINION = re.compile(
+    r"\b(?:prefer|love|like|hate|dislike|enjoy|adore|can['’]t stand)\b|\bfavou?rite\b|\b(?:mag|liebe|hasse)\b",
+    re.IGNORECASE,
+)
 
 
 def is_english(sentence: str) -> bool:
@@ -159,6 +167,17 @@ def speaks_to_somebody(sentence: str) -> bool:
 
 def praises(sentence: str) -> bool:
     return any(word.lower() in _PRAISE for word in re.findall(r"\w+", sentence))
+
+
+def is_opinion(sentence: str) -> bool:
+    """Whether it says what somebody likes."""
+    return bool(_OPINION.search(sentence))
+
+
+def names_in(sentence: str) -> tuple[str, ...]:
+    """Names that can be told from a sentence alone: words in capitals behind its first one."""
+    found = (" ".join(match.group().split()) for match in _NAMES.finditer(sentence))
+    return mentionable(name for name in found if name.lower() not in _TIMES and name not in _NO_NAMES)[:5]
 
 
 def statement_score(sentence: str, *, follows: bool = False) -> float:

@@ -15,8 +15,9 @@ from msgspec import Struct
 
 from palinurus.domain.messages import Origin
 from palinurus.extensions.knowledge.beliefs import Belief
-from palinurus.extensions.knowledge.facts import BANK, fact_line, line_digest, read_bank_bullet
+from palinurus.extensions.knowledge.facts import BANK, line_digest, read_bank_bullet
 from palinurus.extensions.knowledge.store import StoredFact
+from palinurus.text.fact_lines import fact_line
 
 OPINIONS, WORLD, EXPERIENCE = (f"{BANK}{name}.md" for name in ("opinions", "world", "experience"))
 NOTICE = "<!-- Made by `pal memory reflect`. What you write or change here stays, and counts most. -->"

@@ -13,7 +13,6 @@ from palinurus.cli.memory import freshness_line, of_agent
 from palinurus.cli.shell import Shell, columns, count_of, with_shell
 from palinurus.domain.errors import PalinurusError
 from palinurus.extensions.knowledge.beliefs import BeliefChange
-from palinurus.extensions.knowledge.facts import KINDS
 from palinurus.extensions.knowledge.operations import (
     BankDiff,
     BeliefList,
@@ -39,6 +38,7 @@ from palinurus.extensions.knowledge.recall import RecallAnswer, RecallQuestion, 
 from palinurus.extensions.knowledge.reflect import BankProposal, Reflection
 from palinurus.memory.answer import SearchAnswer
 from palinurus.runtime.home_access import HomeAccess
+from palinurus.text.fact_lines import KINDS
 
 
 @click.command("recall")

@@ -19,7 +19,6 @@ import hashlib
 import re
 from collections.abc import Iterator
 from datetime import date
-from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,11 +26,8 @@ from msgspec.structs import replace
 from palinurus.domain.messages import NOTED_OUTSIDE, OUTSIDE_MARK, Origin
 from palinurus.memory.terms import date_in_path
 from palinurus.text.dates import Period, find_dates
+from palinurus.text.fact_lines import KINDS, FactKind, mentions_in
 
-FactKind = Literal["world", "experience", "opinion", "observation"]
-KINDS: dict[str, FactKind] = {"W": "world", "B": "experience", "O": "opinion", "S": "observation"}
-LETTERS = {kind: letter for letter, kind in KINDS.items()}
-MOST_ENTITIES = 20  # of one fact
 LONGEST = 4_000  # characters of one fact
 BANK = "bank/"
 ALIASES = "bank/aliases.md"  # which names are one: no facts
@@ -40,7 +36,6 @@ _HEADING = re.compile(r"(#{1,6})[ \t]")
 _FENCE = re.compile(r"[ \t]*(```|~~~)")
 _BULLET = re.compile(r"([ \t]*)[-*+][ \t]+(?=\S)")
 _TYPED = re.compile(r"([WBOS])(?:\(c=([^)\s]{1,12})\))?(?=[\s:@])")
-_MENTION = re.compile(r"(?<![\w.@/])@([^\W_][\w'’-]*(?:\.[\w'’-]+)*)")
 _HEAD = re.compile(r"(?:@[^\s:,]+[\s,]*)*:?\s*")
 _DIGEST = re.compile(r"\s\^([0-9a-f]{8})")
 _EVIDENCE = re.compile(r"\s\[[^\[\]]{0,2000}#L\d[^\[\]]{0,2000}\]")
@@ -116,19 +111,6 @@ def read_facts(path: str, text: str) -> FactReading:
         if fact is not None:
             facts.setdefault(fact.id, fact)
     return FactReading(tuple(facts.values()), tuple(troubles))
-
-
-def mentions_in(text: str) -> tuple[str, ...]:
-    """Names behind an @, in order, once each: `@The-Castle` is The Castle."""
-    names = (found.rstrip("'’-").removesuffix("'s").removesuffix("’s") for found in _MENTION.findall(text))
-    return tuple(dict.fromkeys(name.replace("-", " ") for name in names if name))[:MOST_ENTITIES]
-
-
-def fact_line(kind: FactKind, text: str, entities: tuple[str, ...] = (), confidence: float | None = None) -> str:
-    """A fact as a bullet."""
-    letter = LETTERS[kind] + (f"(c={confidence:.2f})" if confidence is not None else "")
-    names = "".join(f" @{name.replace(' ', '-')}" for name in entities)
-    return f"- {letter}{names}: {' '.join(text.split())}"
 
 
 def read_bank_bullet(bullet: str) -> BankBullet:

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 
 from palinurus.domain.messages import Origin
 from palinurus.extensions.knowledge.entities import normal_name
-from palinurus.extensions.knowledge.facts import FactKind
 from palinurus.extensions.knowledge.store import FactQuery, KnowledgeStore, StoredFact
 from palinurus.extensions.knowledge.topics import (
     CHANGED_MIND,
@@ -32,6 +31,7 @@ from palinurus.extensions.knowledge.topics import (
 from palinurus.memory.answer import IndexFreshness, SearchAnswer, SearchResult
 from palinurus.memory.search import CHARACTERS_PER_TOKEN
 from palinurus.memory.terms import asked_about, date_in_path, word_query
+from palinurus.text.fact_lines import FactKind
 
 SMOOTHING = 60  # of RRF
 MOST = {"by_words": 200, "by_entity": 200, "by_time": 300, "by_kind": 100, "by_statement": 300}  # of each arm

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from palinurus.domain.messages import ToolResult
 from palinurus.text.dates import Period, date_of, find_dates, resolved
+from palinurus.text.fact_lines import FACT_HEAD
 from palinurus.text.sentences import is_small_talk
 from palinurus.text.words import QUESTION_WORDS, WordToken, content_runs, lazy_pattern, pairs, root, roots_of, tokens
 from palinurus.workspace.seed import template
@@ -134,8 +135,8 @@ class QuotableLine(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """The line without its list marker."""
-        return _BULLET.sub("", self.text, count=1).strip()
+        """The line without its list marker, and what it is noted as."""
+        return FACT_HEAD.sub("", _BULLET.sub("", self.text, count=1).strip(), count=1)
 
     @property
     def is_label(self) -> bool:
