@@ -13,7 +13,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 import aiohttp
-import httpx
 import msgspec
 from msgspec import Struct
 from telegram import (
@@ -140,8 +139,7 @@ class BotClient(Bot):
     __slots__ = ("_files",)
 
     def __init__(self, token: str, root: str) -> None:
-        tls = httpx.create_ssl_context()
-        polls, others = (NetworkClient("Telegram", root, tls=tls, connections=size) for size in (2, 32))
+        polls, others = (NetworkClient("Telegram", root, connections=size) for size in (2, 32))
         super().__init__(token, f"{root}/bot", f"{root}/file/bot", BotApiRequest(others), BotApiRequest(polls))
         self._files = others
 
