@@ -47,9 +47,9 @@ OURS, OURS_BY_WORDS = "hybrid, as the tool searches", "the same by words alone"
 RECALLED = "pal memory recall"
 BM25 = "BM25, 400-token chunks, OR"
 TARGETS = {
-    RECALLED: (94.0, 83.5, 96.0, 88.0),
-    OURS: (90.5, 79.5, 94.5, 85.0),
-    OURS_BY_WORDS: (87.0, 76.0, 92.5, 82.5),
+    RECALLED: (94.0, 83.5, 96.2, 88.2),
+    OURS: (94.0, 83.5, 96.2, 88.2),
+    OURS_BY_WORDS: (90.3, 79.2, 94.2, 85.4),
 }
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop"}
 

@@ -395,7 +395,8 @@ EXTENSIONS = (
     Extension(
         "embedders",
         "palinurus.extensions.embedders",
-        embedders=("openai", "gemini", "voyage", "mistral", "ollama", "openai-compatible"),
+        embedders=("openai", "gemini", "voyage", "mistral", "ollama", "openai-compatible", "local"),
+        jobs=("memory.embedding-batch",),
     ),
     Extension(
         "skill_registry",
