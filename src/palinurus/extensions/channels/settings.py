@@ -6,7 +6,9 @@ Each section stands at `channels.<name>` and in each of its accounts. This modul
 from typing import Annotated, Any, Literal, get_args
 
 from palinurus.config.section import OptionForm, Secret, Section, option
-from palinurus.dispatch.channels import RequestRetry
+from palinurus.dispatch.channels import ChannelContext, RequestRetry
+from palinurus.dispatch.settings import DEFAULT_ACCOUNT
+from palinurus.domain.errors import ConfigError
 
 StreamMode = Literal["off", "partial", "block", "progress"]
 ReplyMode = Literal["off", "first", "all"]
@@ -90,6 +92,14 @@ class NetworkSettings(Section, frozen=True):
     retry: Annotated[RetrySettings, option("Retries of single requests.")] = RetrySettings()
 
 
+def required_secret(context: ChannelContext, value: Secret | None, key: str, hint: str, variable: str = "") -> str:
+    """A secret of an account; that of the default account may be in the environment. Raises ConfigError."""
+    own = context.env.get(variable, "") if context.account == DEFAULT_ACCOUNT else ""
+    if not (found := (context.secret(value) or own).strip()):
+        raise ConfigError(f"channels.{context.channel}.{key} of the account {context.account} is not set", hint=hint)
+    return found
+
+
 class TelegramSettings(NetworkSettings, frozen=True):
     """Telegram: a bot of @BotFather."""
 
@@ -159,6 +169,10 @@ class EmailSettings(NetworkSettings, frozen=True):
     address: Annotated[str, option("The address of the agent.")] = ""
     user: Annotated[str, option("The user's name on both servers. Unset: the address.")] = ""
     password: Annotated[Secret | None, option("The password for both servers. Unset: EMAIL_PASSWORD.")] = None
+    auth: Annotated[
+        Literal["password", "xoauth2"],
+        option("xoauth2: password is an OAuth access token, read anew for each connection, as from a file."),
+    ] = "password"
     imap: Annotated[MailServer, option("Where mail is read.")] = MailServer()
     smtp: Annotated[MailServer, option("Where mail is sent.")] = MailServer()
     folder: Annotated[str, option("The folder that is read.")] = "INBOX"

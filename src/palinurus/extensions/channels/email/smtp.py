@@ -128,16 +128,16 @@ async def open_smtp(settings: EmailSettings, user: str, password: str) -> AsyncI
         timeout=TIMEOUT,
     )
     try:
-        await _log_in(client, user, password)
+        await _log_in(client, settings, user, password)
         yield client
     finally:
         client.close()
 
 
-async def _log_in(client: SMTP, user: str, password: str) -> None:
+async def _log_in(client: SMTP, settings: EmailSettings, user: str, password: str) -> None:
     try:
         await client.connect()
-        await client.login(user, password)
+        await (client.auth_xoauth2 if settings.auth == "xoauth2" else client.login)(user, password)
     except SMTPAuthenticationError as error:
         if error.code < 500:
             raise
