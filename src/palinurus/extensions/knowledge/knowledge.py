@@ -220,7 +220,9 @@ def since_day(text: str, today: date) -> date:
         try:
             return date.fromisoformat(text.strip())
         except ValueError:
-            raise BadRequest(f"{text[:40]!r} is no length of time", hint="write 30d, 6w, 3m or 1y, or a day") from None
+            raise BadRequest(
+                f"{text[:40]!r} is not a length of time", hint="write 30d, 6w, 3m or 1y, or a day"
+            ) from None
     days = int(found[1]) * {"d": 1, "w": 7, "m": 30, "y": 365}[found[2]]
     return date.fromordinal(max(today.toordinal() - days, 1))
 
