@@ -161,8 +161,12 @@ def _gains(around: Sequence[Counts], weights: Sequence[float], lengths: Sequence
     each, gains = (SATURATION + 1) / (FULL * sum(weights) or 1.0), []
     mean = sum(lengths) / max(1, len(lengths))
     for counted, length in zip(around, lengths, strict=True):
-        half = SATURATION * (1 - LENGTH + LENGTH * max(SHORTEST, length / mean))
-        gains.append(each * sum(weights[number] * count / (count + half) for number, count in counted.items()))
+        gain = 0.0
+        if counted:
+            half = SATURATION * (1 - LENGTH + LENGTH * max(SHORTEST, length / mean))
+            for number, count in counted.items():
+                gain += weights[number] * count / (count + half)
+        gains.append(each * gain)
     return gains
 
 
