@@ -238,8 +238,8 @@ class RankedList(Struct, frozen=True):
         return [
             one
             for one in self.ranked
-            if one.score >= least * one.kept
-            and one.score > 0
+            if one.score > 0
+            and (one.score >= least or one.score >= least * one.kept)
             and not _is_frame(one.candidate, after.get(one.candidate.id))
         ]
 
