@@ -22,14 +22,14 @@ COMMANDS: dict[str, tuple[str, str]] = {  # name -> where it is, and its line in
         "Show changes to the agent's files; restore old versions.",
     ),
     "context": ("palinurus.cli.status:context", "Show the parts of the prompt and their cost."),
-    "status": ("palinurus.cli.status:status", "Show home, workspace, model and sessions at a glance."),
+    "status": ("palinurus.cli.status:status", "Show home, workspace, model, sessions and problems."),
     "models": ("palinurus.cli.models:models", "Choose models, store keys, test them."),
     "tools": ("palinurus.cli.tools:tools", "List tools and who may use them."),
     "skills": ("palinurus.cli.skills:skills", "List, install and publish skills."),
     "gateway": ("palinurus.cli.gateway:gateway", "Serve the home over HTTP and WebSocket; manage access tokens."),
     "devices": ("palinurus.cli.gateway:devices", "Approve and revoke devices that connect to the gateway."),
     "route": ("palinurus.cli.routing:route", "Explain which agent answers a message."),
-    "pairing": ("palinurus.cli.routing:pairing", "Let senders of channels in, or not."),
+    "pairing": ("palinurus.cli.routing:pairing", "Approve or refuse unknown people who write on a channel."),
     "approvals": ("palinurus.cli.approvals:approvals", "Answer waiting approvals; manage grants."),
     "sandbox": ("palinurus.cli.tools:sandbox", "Show where commands run; test the sandbox."),
     "audit": ("palinurus.cli.ledger:audit", "Show the audit log of tool calls; verify it."),
@@ -40,7 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {  # name -> where it is, and its line in
     "usage": ("palinurus.cli.ledger:usage", "Show what models used and cost."),
     "logs": ("palinurus.cli.ledger:logs", "Show the log."),
     "doctor": ("palinurus.cli.status:doctor", "Check for problems and say how to fix them."),
-    "onboard": ("palinurus.cli.onboard:onboard", "Set up a model: paste a key or use a local server."),
+    "onboard": ("palinurus.cli.onboard:onboard", "Set up a model: enter a key, or use a model server on this machine."),
     "configure": ("palinurus.cli.onboard:onboard", "Same as onboard (OpenClaw's name for it)."),
     "config": ("palinurus.cli.config:config", "Read and change the config."),
     "setup": ("palinurus.cli.onboard:setup", "Create a home and a workspace."),
@@ -120,6 +120,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {  # sections of the config -> where they
     "palinurus.context.settings:PruneSettings": (f"{_AGENT}.contextPruning",),
     "palinurus.context.settings:StartupSettings": (f"{_AGENT}.startupContext",),
     "palinurus.sessions.settings:MaintenanceSettings": ("session.maintenance",),
+    "palinurus.storage.settings:StorageSettings": ("storage",),
     "palinurus.gateway.settings:GatewaySettings": ("gateway",),
     "palinurus.gateway.settings:GatewaySecrets": ("gateway.auth",),
     "palinurus.gateway.settings:OtelOptions": ("diagnostics.otel",),
@@ -168,6 +169,7 @@ class Extension(Struct, frozen=True):
     slash_commands: dict[str, tuple[str, str]] = {}  # "subagents" -> "/subagents [list]" and its line in /help
     embedders: tuple[str, ...] = ()  # providers whose embedders it has
     memory_backends: dict[str, str] = {}  # "qmd" -> "module:open", a memory.backend.OpenBackend
+    databases: dict[str, str] = {}  # "postgresql" of storage.url -> "module:open", a storage.database.OpenDatabase
     text_places: tuple[str, ...] = ()  # where places are declared that hold words: "module:name"
     hooks: tuple[str, ...] = ()  # events or families that it listens to, "*": all; it is loaded when one happens
     hooks_need: tuple[
@@ -226,8 +228,8 @@ EXTENSIONS = (
         "schedule",
         "palinurus.extensions.schedule",
         commands={
-            "cron": "Remind you and run the agent at set times; show what was and will be due.",
-            "heartbeat": "Let the agent look at HEARTBEAT.md every so often.",
+            "cron": "Reminders and cron jobs: run the agent at set times.",
+            "heartbeat": "Run the agent at intervals with the list in HEARTBEAT.md.",
         },
         operations=_in_family(
             "cron",
@@ -317,13 +319,14 @@ EXTENSIONS = (
     Extension(
         "knowledge",
         "palinurus.extensions.knowledge",
+        tools="*",
         config={
-            "palinurus.extensions.knowledge.daily:ReflectionSettings": (
+            "palinurus.extensions.knowledge.settings:ReflectionSettings": (
                 "memory.reflect",
                 "plugins.entries.memory-core.config.dreaming",
             )
         },
-        configured_by=("palinurus.extensions.knowledge.daily:ReflectionSettings",),
+        configured_by=("palinurus.extensions.knowledge.settings:ReflectionSettings",),
         jobs=("memory.reflection",),
         commands={
             "memory bank": "Pages that reflection writes into `bank/`: what has changed, and back again.",
@@ -372,6 +375,17 @@ EXTENSIONS = (
         before="doctor",
     ),
     Extension(
+        "postgres",
+        "palinurus.extensions.postgres",
+        commands={
+            "storage": "Show where the home is kept.",
+            **_in_group("migrate", "sqlite-to-postgres postgres-to-sqlite"),
+        },
+        operations=("storage.status",),
+        databases=dict.fromkeys(("postgresql", "postgres"), "palinurus.extensions.postgres.opening:open_database"),
+        before="doctor",
+    ),
+    Extension(
         "qmd",
         "palinurus.extensions.qmd",
         config={"palinurus.extensions.qmd.settings:QmdSettings": ("memory.qmd",)},
@@ -381,7 +395,8 @@ EXTENSIONS = (
     Extension(
         "embedders",
         "palinurus.extensions.embedders",
-        embedders=("openai", "gemini", "voyage", "mistral", "ollama", "openai-compatible"),
+        embedders=("openai", "gemini", "voyage", "mistral", "ollama", "openai-compatible", "local"),
+        jobs=("memory.embedding-batch",),
     ),
     Extension(
         "skill_registry",

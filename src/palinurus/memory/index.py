@@ -216,10 +216,12 @@ class MemoryIndex:
         rows = await self._known()
         found = await self._found(sweep)
         sweep.compared = len(found)
-        changed = [path for path, stamp in found.items() if self._stamps.get(path) != stamp]
-        changed.sort(key=lambda path: found[path][1], reverse=True)  # the newest first, in case time is short
-        unseen = tuple(sweep.unseen)
-        gone = [path for path in rows if path not in found and not path.startswith(unseen)]
+        changed, gone = list[str](), list[str]()
+        if found != self._stamps or len(rows) != len(found):  # else nothing has changed, and all know each other
+            changed = [path for path, stamp in found.items() if self._stamps.get(path) != stamp]
+            changed.sort(key=lambda path: found[path][1], reverse=True)  # the newest first, in case time is short
+            unseen = tuple(sweep.unseen)
+            gone = [path for path in rows if path not in found and not path.startswith(unseen)]
         sweep.behind = dict.fromkeys([*gone, *changed])
         sweep.swept = True
         await self._drop(sweep, gone)
@@ -338,7 +340,7 @@ class MemoryIndex:
             sources=dict(Counter(row.ref.source for row in rows.values())),
             embedder=in_use,
             embedded=embedded,
-            to_embed=totals.pieces - embedded if in_use else 0,
+            to_embed=totals.pieces - embedded if in_use or space else 0,
             shadow=shadow,
             shadow_embedded=totals.embedded.get(shadow, 0),
             differences=tuple(differences[:NAMED_DIFFERENCES]),

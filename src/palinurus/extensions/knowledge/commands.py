@@ -10,7 +10,7 @@ import msgspec
 
 from palinurus.cli.command import add_operation, call_operation, command_of, make_on_first_run, with_home
 from palinurus.cli.memory import freshness_line, of_agent
-from palinurus.cli.shell import Shell, columns, count_of, with_shell
+from palinurus.cli.shell import CommandGroup, Shell, columns, count_of, with_shell
 from palinurus.domain.errors import PalinurusError
 from palinurus.extensions.knowledge.beliefs import BeliefChange
 from palinurus.extensions.knowledge.operations import (
@@ -146,7 +146,7 @@ def declared_text(_: Shell, found: DeclaredNames) -> str:
     return f"{found.entity.name}: {count_of(found.entity.facts, 'fact')}{also}. Written to {found.path}."
 
 
-class ListingGroup(click.Group):
+class ListingGroup(CommandGroup):
     """Without a command it lists."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -195,6 +195,12 @@ def reflection_text(_: Shell, done: Reflection) -> str:
         own += f", {len(each.deleted)} deleted by you" if each.deleted else ""
         lines.append(f"{each.path} {verb}: {each.added} lines more, {each.removed} less{own}")
     lines += [line for each in done.beliefs for line in _change_lines(each)]
+    lines += [f"noted in {each}" for each in done.noted]
+    if done.model_calls:
+        dropped = f", {done.dropped} dropped because no note bears them out" if done.dropped else ""
+        lines.append(f"{count_of(done.model_calls, 'call')} of a model{dropped}.")
+    if done.model_trouble:
+        lines.append(f"Plain notes were read by rule: {done.model_trouble}.")
     new = f"{done.new_facts:,} since {done.since}"
     lines.append(f"{count_of(done.facts, 'fact')}, {new}; {count_of(len(done.pages), 'page')} {verb}.")
     if done.proposals:

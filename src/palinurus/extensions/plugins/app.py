@@ -119,7 +119,7 @@ def undeclared(found: FoundPlugin, app: App) -> Iterator[str]:
 def check_spec(spec: ToolSpec) -> ToolSpec:
     """Raises ValueError for what a provider of models would refuse, and with it every request."""
     if spec.parameters.get("type") != "object":
-        raise ValueError(f"the parameters of the tool {spec.name} are no JSON Schema of an object")
+        raise ValueError(f"the parameters of the tool {spec.name} are not a JSON Schema of an object")
     if (size := len(msgspec.json.encode(spec))) > LARGEST_TOOL:
         raise ValueError(f"the tool {spec.name} has {size:,} bytes of description and parameters, {LARGEST_TOOL:,} fit")
     return spec

@@ -117,7 +117,7 @@ def check_schema(schema: dict[str, Any]) -> None:
     try:
         msgspec.convert(schema, _Schema)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise BadRequest(f"its configSchema is no JSON Schema: {error}") from None
+        raise BadRequest(f"its configSchema is not a JSON Schema: {error}") from None
 
 
 def read_manifest(folder: Path) -> PluginManifest:
@@ -157,7 +157,7 @@ def _read_object(path: Path) -> dict[str, Any]:
     try:
         found: dict[str, Any] = msgspec.json.decode(data, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise BadRequest(f"{path} is no JSON object: {error}") from None
+        raise BadRequest(f"{path} is not a JSON object: {error}") from None
     return found
 
 
