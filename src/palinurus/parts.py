@@ -321,8 +321,10 @@ EXTENSIONS = (
             "palinurus.extensions.knowledge.daily:ReflectionSettings": (
                 "memory.reflect",
                 "plugins.entries.memory-core.config.dreaming",
-            )
+            ),
+            "palinurus.extensions.knowledge.core_block:CoreBlockSettings": ("memory.core",),
         },
+        hooks=("session:noted",),
         configured_by=("palinurus.extensions.knowledge.daily:ReflectionSettings",),
         jobs=("memory.reflection",),
         commands={

@@ -33,4 +33,5 @@ def register(app: App) -> None:
     for name in ("beliefs", "reflect", "proposals", "bank"):
         app.command(f"memory {name}", f"{__name__}.commands:{name}")
     app.job(f"{__name__}.daily:REFLECTION_KIND", "memory.reflection")
+    app.hook("session:noted", f"{__name__}.core_block:refresh_after_notes")
     app.service(f"{__name__}.daily:keep_reflections")

@@ -32,6 +32,7 @@ from palinurus.providers.provider import (
     ReplyNotice,
     TextDelta,
 )
+from palinurus.text.fact_lines import FACT_HEAD
 from palinurus.text.sentences import is_small_talk
 from palinurus.text.words import lazy_pattern
 
@@ -64,6 +65,7 @@ _SELF = r"(?:/?help(?: me)?|what (?:can|do) you do(?: for me)?|(?:who|what|how) 
 _SELF += r"|what can i (?:ask|say|do)(?: you| here)?|(?:introduce|tell me about) yourself)"
 
 
+FACTS = "memory_retain"  # the better `memory_write`
 COMMANDS = {
     "remember": ("memory_write", "text", ""),
     "read": ("read", "path", ""),
@@ -264,6 +266,7 @@ def _reply(
         return _offered((Call("cron", {"action": "add", "text": what}),), offered)
     if intent in COMMANDS:
         tool, argument, usual = COMMANDS[intent]
+        tool = FACTS if intent == "remember" and FACTS in offered else tool
         value = what or usual
         return _offered((Call(tool, {argument: value} if value else {}),), offered)
     from palinurus.providers.scout import quotes  # commands and small talk need none of it
@@ -304,9 +307,10 @@ def _tell(result: ToolResult) -> str:
     text = result.text.strip()
     if result.is_error:
         return f"I could not do that: {' '.join(text.split())}"
-    if result.tool_name == "memory_write":  # noted in memory/2026-11-15.md#L3: - the words
+    if result.tool_name in ("memory_write", FACTS):  # noted in memory/2026-11-15.md#L3: - the words
         place, _, note = text.removeprefix("noted in ").partition(": ")
-        return f"Noted in {place}: {note.removeprefix('- ').strip()}"
+        words = FACT_HEAD.sub("", note.removeprefix("- ").strip(), count=1)
+        return f"Noted in {place}: {words}"
     lines = text.splitlines()
     if (rest := len(lines) - MAX_SHOWN) > 0:
         lines[MAX_SHOWN:] = [f"… and {rest} more lines"]
