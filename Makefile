@@ -54,6 +54,7 @@ test-real: setup plugins  ## what needs a browser, a real peer or the small embe
 	@timeout 240 sh tools/qmd $(BIN) || echo "qmd could not be installed: its tests are skipped."
 	@timeout 240 sh tools/clawhub $(BIN) || echo "clawhub could not be installed: its tests are skipped."
 	@timeout 240 sh tools/clients $(BIN) || echo "Clients of models could not be installed: their tests are skipped."
+	@timeout 240 sh tools/agents $(BIN) || echo "Hermes and nanobot could not be installed: their tests are skipped."
 	@timeout 240 sh tools/mcp-clients $(BIN) || echo "MCP clients could not be installed: their tests are skipped."
 	$(BIN)/pytest -q -n auto --dist loadfile -m "real or shows" $$(grep -rlE --include='test_*.py' 'mark\.(real|shows)' tests | grep -v real/page) || [ $$? -eq 5 ]
 	$(BIN)/mypy plugins/*/palinurus_*

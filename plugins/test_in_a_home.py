@@ -17,6 +17,7 @@ from plugged import fresh_modules, use_plugins
 from palinurus.config.home import Home
 from palinurus.extensions.channels.host import run_channels
 from palinurus.extensions.plugins.operations import list_plugins
+from palinurus.runtime.background import run_services
 from palinurus.testing.loop_time import excuse
 from support.behaviours import Calls, Says
 from support.open_home import opened
@@ -49,8 +50,11 @@ async def test_the_agent_reads_a_page_in_a_browser(home: Home) -> None:
         fetch = {"allowPrivate": [f"127.0.0.1:{port}"]}
         async with opened(home, tools={"web": {"fetch": fetch}, "allow": ["web_browse"]}) as pal:
             pal.says(Calls(("web_browse", {"action": "open", "url": f"http://127.0.0.1:{port}/"})), Says("Read."))
+            staying = asyncio.create_task(run_services(pal.services))  # at whose end the browser is closed
             result = await pal.hears("read it")
             [found] = await pal.results()
+            staying.cancel()
+            await asyncio.wait({staying})
     assert result.status == "ok"
     assert "made by a script" in found.text, found.text
     assert "<<<outside text from 127.0.0.1>>>" in found.text

@@ -16,7 +16,7 @@ from palinurus.testing.fakes import FakeClock, SeededIds
 from palinurus.testing.harness import Harness
 from palinurus.testing.loop_time import measure_slowness
 
-pytest_plugins = ["support.compatibility"]
+pytest_plugins = ["support.compatibility", "support.postgres"]
 
 # `make test` tries the same examples each time; `make soak` looks for new ones.
 settings.register_profile("suite", deadline=None, max_examples=60, print_blob=True, derandomize=True)

@@ -120,6 +120,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {  # sections of the config -> where they
     "palinurus.context.settings:PruneSettings": (f"{_AGENT}.contextPruning",),
     "palinurus.context.settings:StartupSettings": (f"{_AGENT}.startupContext",),
     "palinurus.sessions.settings:MaintenanceSettings": ("session.maintenance",),
+    "palinurus.storage.settings:StorageSettings": ("storage",),
     "palinurus.gateway.settings:GatewaySettings": ("gateway",),
     "palinurus.gateway.settings:GatewaySecrets": ("gateway.auth",),
     "palinurus.gateway.settings:OtelOptions": ("diagnostics.otel",),
@@ -168,6 +169,7 @@ class Extension(Struct, frozen=True):
     slash_commands: dict[str, tuple[str, str]] = {}  # "subagents" -> "/subagents [list]" and its line in /help
     embedders: tuple[str, ...] = ()  # providers whose embedders it has
     memory_backends: dict[str, str] = {}  # "qmd" -> "module:open", a memory.backend.OpenBackend
+    databases: dict[str, str] = {}  # "postgresql" of storage.url -> "module:open", a storage.database.OpenDatabase
     text_places: tuple[str, ...] = ()  # where places are declared that hold words: "module:name"
     hooks: tuple[str, ...] = ()  # events or families that it listens to, "*": all; it is loaded when one happens
     hooks_need: tuple[
@@ -317,15 +319,16 @@ EXTENSIONS = (
     Extension(
         "knowledge",
         "palinurus.extensions.knowledge",
+        tools="*",
         config={
-            "palinurus.extensions.knowledge.daily:ReflectionSettings": (
+            "palinurus.extensions.knowledge.settings:ReflectionSettings": (
                 "memory.reflect",
                 "plugins.entries.memory-core.config.dreaming",
             ),
             "palinurus.extensions.knowledge.core_block:CoreBlockSettings": ("memory.core",),
         },
         hooks=("session:noted",),
-        configured_by=("palinurus.extensions.knowledge.daily:ReflectionSettings",),
+        configured_by=("palinurus.extensions.knowledge.settings:ReflectionSettings",),
         jobs=("memory.reflection",),
         commands={
             "memory bank": "Pages that reflection writes into `bank/`: what has changed, and back again.",
@@ -371,6 +374,17 @@ EXTENSIONS = (
         commands={"forget": "Remove words or a whole session from everything stored."},
         operations=("forget",),
         local=True,
+        before="doctor",
+    ),
+    Extension(
+        "postgres",
+        "palinurus.extensions.postgres",
+        commands={
+            "storage": "Show where the home is kept.",
+            **_in_group("migrate", "sqlite-to-postgres postgres-to-sqlite"),
+        },
+        operations=("storage.status",),
+        databases=dict.fromkeys(("postgresql", "postgres"), "palinurus.extensions.postgres.opening:open_database"),
         before="doctor",
     ),
     Extension(

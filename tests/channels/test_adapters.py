@@ -203,7 +203,7 @@ async def test_a_file_is_sent(account: Account) -> None:
     needs(account, "media")
     chat = await direct(account)
     file = OutgoingFile("notes.txt", "text/plain", b"some notes")
-    await account.channel.send(chat, part("here", file=file))
+    await account.channel.send(chat, part("", file=file))
     [sent] = account.network.sent[-1].files
     assert (sent.name, sent.data) == ("notes.txt", b"some notes")
 

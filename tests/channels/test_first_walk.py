@@ -128,7 +128,7 @@ def test_without_a_terminal_it_says_what_to_do_and_saves_nothing(fresh: FreshHom
     assert "401 Unauthorized" in failed
     assert "Nothing was saved" in failed
     assert fresh.pal("config", "get", "channels") == before
-    assert "Telegram token of the account default is missing" in fresh.pal("doctor", "--no-model", code=1)
+    assert "channels.telegram.botToken of the account default is not set" in fresh.pal("doctor", "--no-model", code=1)
 
 
 def test_doctor_says_what_failed_in_the_running_gateway(fresh: FreshHome, telegram: TelegramServer) -> None:

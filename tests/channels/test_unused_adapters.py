@@ -11,7 +11,7 @@ import pytest
 
 from palinurus.extensions.channels.networks import NETWORKS
 
-LIBRARIES = {"telegram": "telegram", "discord": "discord", "slack": "slack_bolt", "email": "aiosmtplib"}
+LIBRARIES = {"telegram": "telegram", "discord": "discord", "slack": "slack_sdk", "email": "aiosmtplib"}
 PROGRAM = """
 import asyncio, json, sys
 from palinurus.config.home import find_home

@@ -156,8 +156,8 @@ async def test_a_post_that_was_taken_in_part_comes_again_under_the_same_names(ac
 async def test_an_error_of_the_home_is_never_taken_for_one_of_the_post(account: Account) -> None:
     account.inbox.refusals = [BadRequest("something of the home's own")]
     message = {"from": "42", "id": "wamid.1", "type": "text", "text": {"body": "hi"}}
-    with pytest.raises(BadRequest):  # the gateway answers 500, and the post comes again
-        await post(account, json.dumps(account.network.body(messages=[message])).encode())
+    body = json.dumps(account.network.body(messages=[message])).encode()
+    assert await post(account, body) == 503  # so that the post comes again
 
 
 async def test_a_press_whose_chat_was_not_taken_is_not_lost(account: Account) -> None:
@@ -416,8 +416,9 @@ async def test_a_network_that_is_not_there_has_taken_nothing(account: Account) -
     await account.channel.send(ADA, OutgoingPart("before"))
     await account.network.disconnect()
     channel = account.make(apiRoot="http://127.0.0.1:9/v23.0", retry={"attempts": 1})
-    with pytest.raises(JobFailed, match="cannot be reached"):
-        await channel.send(ADA, OutgoingPart("a line"))
+    async with channel._graph.opened():  # type: ignore[attr-defined]
+        with pytest.raises(JobFailed, match="cannot be reached"):
+            await channel.send(ADA, OutgoingPart("a line"))
     [check] = await channel.check()
     assert not check.ok
 
@@ -431,18 +432,17 @@ async def test_a_long_text_with_buttons_goes_first_and_whole(account: Account) -
 
 
 async def test_if_only_the_first_of_two_messages_arrives_nobody_sends_both_again(account: Account) -> None:
-    account.network.answers = []
-    file = OutgoingFile("a.ogg", "audio/ogg; codecs=opus", b"sound")
+    words = "words " * 300
     original = account.network._refusal
 
     def refusal(fault: str, asked: dict[str, Any]) -> web.Response | None:
-        return problem(400, 131026, "gone") if asked["type"] == "audio" else original(fault, asked)
+        return problem(400, 131026, "gone") if asked["type"] == "interactive" else original(fault, asked)
 
     account.network._refusal = refusal
-    error = await sent_by(account, OutgoingPart("words", file=file))
+    error = await sent_by(account, OutgoingPart(words, buttons=YES))
     assert isinstance(error, WebError)
     assert "a part" in str(error)
-    assert [message.text for message in account.network.sent] == ["words"]
+    assert [message.text for message in account.network.sent] == [words]
 
 
 @pytest.mark.parametrize(("count", "shown"), [(1, 1), (3, 3), (4, 4), (10, 10)])
@@ -479,15 +479,14 @@ async def test_files_are_sent_as_what_whatsapp_shows(
     account: Account, mime_type: str, size: int, kind: str, uploaded: str
 ) -> None:
     data = b"x" * size
-    await account.channel.send(ADA, OutgoingPart("see", file=OutgoingFile("näme.bin", mime_type, data)))
+    await account.channel.send(ADA, OutgoingPart("", file=OutgoingFile("näme.bin", mime_type, data)))
     message = account.network.sent[-1]
     assert (message.raw["type"], message.files) == (kind, (SentFile("näme.bin", data, uploaded),))
-    assert [each.text for each in account.network.sent] == (["see", ""] if kind == "audio" else ["see"])
 
 
 async def test_a_file_that_whatsapp_does_not_take_is_refused_before_anything_is_sent(account: Account) -> None:
     file = OutgoingFile("a.zip", "application/zip", b"PK")
-    assert isinstance(await sent_by(account, OutgoingPart("see", file=file)), JobRefused)
+    assert isinstance(await sent_by(account, OutgoingPart("", file=file)), JobRefused)
     assert account.network.sent == []
 
 

@@ -60,12 +60,13 @@ def greeter(tmp_path: Path, canary: Path) -> Iterator[Path]:
     sys.modules.pop("greeter_code", None)
 
 
-def wheel(greeter: Path, root: Path) -> Path:
+def wheel(greeter: Path, root: Path, requires: str = "", **more: bytes) -> Path:
     """A wheel of the same, as other programs build one."""
     files = {
+        **more,
         "greeter_code/__init__.py": (greeter / "greeter_code.py").read_bytes(),
         "greeter_code/palinurus.plugin.json": (greeter / "palinurus.plugin.json").read_bytes(),
-        "greeter-1.0.dist-info/METADATA": b"Metadata-Version: 2.1\nName: greeter\nVersion: 1.0\n",
+        "greeter-1.0.dist-info/METADATA": f"Metadata-Version: 2.1\nName: greeter\nVersion: 1.0\n{requires}".encode(),
         "greeter-1.0.dist-info/WHEEL": b"Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         "greeter-1.0.dist-info/entry_points.txt": b"[palinurus.plugins]\ngreeter = greeter_code\n",
     }
@@ -96,6 +97,25 @@ def test_nothing_of_a_plugin_runs_before_it_was_shown_and_agreed_to(
     assert not canary.exists()
     assert pal_command("agent", "-m", "/greet Ada").out == "hello Ada\n"
     assert canary.exists()
+
+
+def test_a_wheel_that_would_have_something_built_is_refused(
+    pal_command: Pal, greeter: Path, canary: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "evil"
+    source.mkdir()
+    (source / "setup.py").write_text(f"import setuptools\nopen({str(canary)!r}, 'w')\nsetuptools.setup(name='evil')")
+    path = wheel(greeter, tmp_path, f"Requires-Dist: evil @ file://{source}\n")
+    refused = pal_command("plugins", "install", str(path), "--yes")
+    assert (refused.code != 0, "would run code" in refused.err, canary.exists()) == (True, True, False)
+
+
+def test_code_that_no_digest_counts_is_not_installed(
+    pal_command: Pal, home: Home, greeter: Path, tmp_path: Path
+) -> None:
+    path = wheel(greeter, tmp_path, **{"greeter_code/__pycache__/__init__.cpython-311.pyc": b"x"})
+    assert pal_command("plugins", "install", str(path), "--yes").code == 0
+    assert not list(home.root.rglob("*.pyc"))
 
 
 def test_an_uninstalled_plugin_leaves_its_data_and_nothing_else(pal_command: Pal, home: Home, greeter: Path) -> None:

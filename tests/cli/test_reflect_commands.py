@@ -185,6 +185,32 @@ def test_proposals_wait_for_the_owner(pal_command: Pal, workspace: Path) -> None
     assert "it was accepted" in again.err
 
 
+def test_what_different_questions_find_is_proposed_and_what_is_from_outside_is_not(pal_command: Pal) -> None:
+    for question in ("where does Anna live?", "is Anna in Graz?", "Anna home", "Anna home", "Atlantis", "in Atlantis"):
+        assert pal_command("memory", "recall", question).code == 0
+    reflected(pal_command)
+    waiting = pal_command("memory", "proposals", "--json").json["proposals"]
+    assert [each["text"] for each in waiting] == ["Peter: Likes short mails.", "Anna: Lives in Graz."]
+    assert waiting[1]["why"] == "3 different questions have found it"
+
+
+def test_plain_notes_become_facts_by_rule_where_there_is_no_model(pal_command: Pal, workspace: Path) -> None:
+    write_notes(workspace, {"2026-11-02": "My dentist is Dr Weber.\nRain all day.\n"})
+    assert reflected(pal_command)["noted"] == ["memory/2026-11-02.md: - W: My dentist is Dr Weber."]
+    assert reflected(pal_command)["noted"] == []
+    told = pal_command("memory", "recall", "who is my dentist?", "--json").json["results"][0]
+    assert (told["kind"], told["text"]) == ("world", "My dentist is Dr Weber.")
+
+
+def test_to_tell_me_about_somebody_belongs_the_page_with_what_i_wrote_on_it(pal_command: Pal, workspace: Path) -> None:
+    reflected(pal_command)
+    change(workspace, "entities/Anna", "# Anna\n", "# Anna\nShe is my sister.\n")
+    told = pal_command("memory", "recall", "tell me about Anna", "--json").json["results"]
+    assert (told[0]["kind"], told[0]["path"]) == ("page", "bank/entities/Anna.md")
+    assert "She is my sister." in told[0]["text"]
+    assert {"Lives in Graz.", "Born in 1980."} <= {each["text"] for each in told}
+
+
 def test_the_page_of_somebody_says_what_is_so_and_what_was(pal_command: Pal, workspace: Path) -> None:
     write_notes(workspace, {"2026-10-15": "## Retain\n- W @Anna: Moved to Vienna.\n"})
     reflected(pal_command)

@@ -34,13 +34,14 @@ class Place(Struct):
 
 
 @pytest.fixture
-async def place(tmp_path: Path, clock: FakeClock, new_id: SeededIds) -> AsyncIterator[Place]:
-    database = Database(tmp_path / "home.sqlite", "home")
+async def place(
+    lasting_database: Database, tmp_path: Path, clock: FakeClock, new_id: SeededIds
+) -> AsyncIterator[Place]:
+    database = lasting_database
     store = SessionStore(database, clock, new_id, remembers=64)
     index = TranscriptIndex(database, tmp_path / "derived" / "transcripts.sqlite")
     yield Place(database, ImportStore(database, clock, store.forget, index.discard), store, index)
     await index.close()
-    await database.close()
 
 
 def said(entry_id: str, text: str, parent: str | None = None) -> ForeignEntry:

@@ -98,7 +98,7 @@ def test_a_command_imports_no_extension_that_it_does_not_need(home: Home, words:
 
 @pytest.mark.parametrize("words", [("agent", "-m", "hi"), ("tools", "list")], ids=" ".join)
 def test_what_offers_tools_to_every_session_is_imported_where_tools_are(home: Home, words: tuple[str, ...]) -> None:
-    assert imported(home, COMMAND.format(words=words)) == {"schedule", "subagents"}
+    assert imported(home, COMMAND.format(words=words)) == {"knowledge", "schedule", "subagents"}
 
 
 def test_a_gateway_imports_what_has_routes_but_not_the_package_of_mcp(home: Home) -> None:
@@ -113,12 +113,17 @@ def test_a_turn_imports_mcp_where_a_server_is_configured(home: Home) -> None:
     config = json.loads(home.config_path.read_text())
     config["mcp"] = {"servers": {"gone": {"command": "/nowhere/at-all"}}}
     home.config_path.write_text(json.dumps(config))
-    assert imported(home, COMMAND.format(words=("agent", "-m", "hi"))) == {"mcp", "schedule", "subagents"}
+    assert imported(home, COMMAND.format(words=("agent", "-m", "hi"))) == {"knowledge", "mcp", "schedule", "subagents"}
 
 
 def test_a_turn_imports_hooks_where_the_home_has_some(home: Home) -> None:
     (home.root / "hooks").mkdir()
-    assert imported(home, COMMAND.format(words=("agent", "-m", "hi"))) == {"hooks", "schedule", "subagents"}
+    assert imported(home, COMMAND.format(words=("agent", "-m", "hi"))) == {
+        "hooks",
+        "knowledge",
+        "schedule",
+        "subagents",
+    }
     assert imported(home, COMMAND.format(words=("sessions", "list"))) == set()
 
 

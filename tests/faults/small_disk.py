@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from palinurus.testing.loop_time import excuse
+
 BLOCK = b"x" * 4096
 
 
@@ -20,14 +22,16 @@ class SmallDisk:
 
     def fill(self, leave: int = 0) -> None:
         """Take all space but so many bytes."""
-        with contextlib.suppress(OSError), self._filler.open("wb", buffering=0) as file:
-            while file.write(BLOCK) == len(BLOCK):
-                pass
-        if leave:
-            os.truncate(self._filler, max(0, self._filler.stat().st_size - leave))
+        with excuse("the test fills its disk"):
+            with contextlib.suppress(OSError), self._filler.open("wb", buffering=0) as file:
+                while file.write(BLOCK) == len(BLOCK):
+                    pass
+            if leave:
+                os.truncate(self._filler, max(0, self._filler.stat().st_size - leave))
 
     def free(self) -> None:
-        self._filler.unlink()
+        with excuse("the test empties its disk"):
+            self._filler.unlink()
 
     def freeze(self) -> None:
         """Nothing can be written any more, not even by root."""

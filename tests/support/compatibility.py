@@ -56,6 +56,11 @@ def installed_package(place: str, name: str) -> Callable[[], str]:
     return lambda: str(json.loads(file.read_text(encoding="utf-8"))["version"]) if file.exists() else ""
 
 
+def python_command(name: str) -> Callable[[], str]:
+    """An agent that tools/agents has installed, with others."""
+    return lambda: next(iter(re.findall(rf"{name}==(\S+)", installed("agents")())), "")
+
+
 def require(place: str) -> None:
     """Skips a test whose program is not installed; fails it where it must be."""
     if (PEERS / place / ".installed").exists():
@@ -89,6 +94,7 @@ PROGRAMS: dict[str, Callable[[], str]] = {
     "Anthropic SDK (Python)": package("anthropic"),
     "Chromium": command("chromium", "--version"),
     "Dovecot": command("dovecot", "--version"),
+    "Hermes": python_command("hermes-agent"),
     "MCP SDK (Python)": package("mcp"),
     "MCP SDK (TypeScript)": installed_package("mcp", "@modelcontextprotocol/sdk"),
     "MCP inspector": installed_package("mcp", "@modelcontextprotocol/inspector"),
@@ -102,6 +108,7 @@ PROGRAMS: dict[str, Callable[[], str]] = {
     "clawhub": installed("clawhub"),
     "openai (Node)": installed_package("clients", "openai"),
     "openai (Python)": package("openai"),
+    "nanobot": python_command("nanobot-ai"),
     "pi-coding-agent": installed_package("clients", "@earendil-works/pi-coding-agent"),
 }
 

@@ -34,6 +34,7 @@ from palinurus.domain.messages import (
     UserMessage,
     outside_texts,
     texts_beside,
+    texts_in,
 )
 from palinurus.domain.tool import ToolRun, ToolSpec
 from palinurus.sessions.transcript import messages_of
@@ -174,7 +175,8 @@ def tool_run(turn: TurnContext, message: TurnInput, view: View, opening: TurnOpe
     own = outside_texts(inbound.text, inbound.origin, text_sources(inbound))
     results = (outside_texts(each.text, Origin.OUTSIDE, (CLIENT_SOURCE,)) for each in inbound.results)
     notes = texts_beside((*inbound.notes, *message.notes))
-    outside = (*view.outside_texts, *own, *notes, *chain.from_iterable(results))
+    brought = chain.from_iterable((*map(texts_in, inbound.earlier), *results))
+    outside = (*view.outside_texts, *own, *notes, *brought)
     return with_skills(turn.agent, run.having_read(outside), message, view)
 
 

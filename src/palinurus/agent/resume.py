@@ -52,28 +52,31 @@ def offer_tools(runner: TurnTools, theirs: Sequence[ToolSpec]) -> TurnToolset:
 
 
 async def take_results(turn: TurnContext, message: TurnInput, view: View, now: int) -> TurnInput:
-    """The message with the client's results as stored: cut to what the model can use, and marked.
+    """The message with the results that the client brings as stored: cut to what the model can use, and marked.
 
     Raises BadRequest if no call waits for any of them.
     """
-    results = message.inbound.results
-    if not results:
+    earlier, results = message.inbound.earlier, message.inbound.results
+    if not earlier and not results:
         return message
     waiting = {call.id for call in unanswered([line.message for line in view.lines])}
-    if message.run_id not in view.stored_ids and not any(result.tool_call_id in waiting for result in results):
+    late = results and not any(result.tool_call_id in waiting for result in results)
+    if late and message.run_id not in view.stored_ids:
         raise BadRequest("the conversation went on before the results of these calls came", hint="ask again")
     limit = characters_for_window(turn.window)
     run = ToolRun(turn.key, turn.run_id, turn.key.is_private, max_characters=limit)
-    stored = [await _stored(result, run, now) for result in results]
-    if turn.agent.skills is not None:
-        stored = [turn.agent.skills.marked(result) for result in stored]
-    return msgspec.structs.replace(message, inbound=msgspec.structs.replace(message.inbound, results=tuple(stored)))
+    stored = tuple([await _stored(result, run, turn, now) for result in results])
+    before = tuple([await _stored(each, run, turn, now) if isinstance(each, ToolResult) else each for each in earlier])
+    return msgspec.structs.replace(
+        message, inbound=msgspec.structs.replace(message.inbound, earlier=before, results=stored)
+    )
 
 
-async def _stored(result: ToolResult, run: ToolRun, now: int) -> ToolResult:
+async def _stored(result: ToolResult, run: ToolRun, turn: TurnContext, now: int) -> ToolResult:
     cut = await clip_output(run, result.tool_name, ToolOutput(result.content), outside=True)
     by = Origin.OUTSIDE, dict(CLIENTS), (CLIENT_SOURCE,)
-    return ToolResult(result.tool_call_id, result.tool_name, cut.content, result.is_error, now, *by)
+    stored = ToolResult(result.tool_call_id, result.tool_name, cut.content, result.is_error, now, *by)
+    return stored if turn.agent.skills is None else turn.agent.skills.marked(stored)
 
 
 _TOO_LATE = AssistantMessage(

@@ -147,12 +147,12 @@ def input_entries(
     *,
     twelve_hours: bool = False,
 ) -> list[MessageEntry]:
-    """The input as stored entries: results of the client's tools, then the message. The last has the run's id.
+    """The input as stored entries: what was said before, results, then the message. The last has the run's id.
 
     Without a message there are no notes either: they are sent with the next one.
     """
     inbound, run_id = message.inbound, message.run_id
-    messages: list[Message] = [*inbound.results]
+    messages: list[Message] = [*inbound.earlier, *inbound.results]
     if inbound.text or inbound.images or not inbound.results:
         messages.append(user_message(message, now, notes, twelve_hours=twelve_hours))
     ids = [*(f"{run_id}-{number}" for number in range(1, len(messages))), run_id]

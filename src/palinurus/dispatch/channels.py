@@ -57,7 +57,7 @@ class OutgoingFile(Struct, frozen=True):
 class OutgoingPart(Struct, frozen=True):
     """One message of the network, within its limits."""
 
-    text: str  # in the dialect of the network; may be empty when there is a file
+    text: str  # in the dialect of the network; a file has none, and text and file are two parts
     plain: str = ""  # the same without markup: sent instead when the network cannot parse `text`
     idempotency_key: str = ""
     reply_to: str = ""  # the id of the message that it answers

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from palinurus.domain.messages import ContextNote, Image, Origin, ReplyFormat, ToolResult
+from palinurus.domain.messages import ContextNote, Image, Message, Origin, ReplyFormat, ToolResult
 from palinurus.domain.tool import Restriction, ToolSpec
 
 PROGRAMS = ("heartbeat", "cron", "subagent", "session", "boot", "webhook")  # of runs that nobody started by a message
@@ -74,6 +74,7 @@ class Inbound(Struct, frozen=True, omit_defaults=True):
     client_tools: tuple[ToolSpec, ...] = ()  # tools that the sender itself runs when the model calls them
     tool_choice: str = ""  # which tool the first reply must call: see ModelRequest
     reply_format: ReplyFormat | None = None  # of the text of the reply, where the sender is a program
+    earlier: tuple[Message, ...] = ()  # what was said before it where its sender was: entries before its own
     results: tuple[ToolResult, ...] = ()  # results of tool calls that the sender ran; the run continues with them
     reply_to: Delivery | None = None  # where to deliver the reply, if it must be delivered
 

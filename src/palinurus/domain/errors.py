@@ -9,6 +9,7 @@
         StorageReadOnly     the home may only be read
         StorageDamaged      a database file is damaged
         HomeTaken           another process now writes to this home
+        CommitUnknown       the database went away while it committed: it is stored, or nothing of it
       HomeHeld              another process holds the home and cannot be used
         HolderRefused       the holder answers, but for another config or workspace
         HolderLost          the holder ended during the operation; a retry may work
@@ -94,6 +95,10 @@ class StorageDamaged(StorageError):
 
 class HomeTaken(StorageError):
     """Another process now writes to this home, so this process must stop writing."""
+
+
+class CommitUnknown(StorageError):
+    """The database went away while it committed, and cannot be asked: all of it is stored, or nothing."""
 
 
 class HomeHeld(PalinurusError):

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from palinurus.domain.clock import Clock, local_time
 from palinurus.domain.errors import BadRequest, NotFound, WorkspaceError
@@ -103,7 +104,7 @@ def memory_retain_tool(writing: Writing, clock: Clock) -> Tool:
         number = await asyncio.to_thread(_retain, boundary, day, line)
         return ToolOutput(f"noted in {note_path(day)}#L{number}: {line}")
 
-    return memory_retain
+    return replace(memory_retain, instead_of="memory_write")
 
 
 def note_path(day: str) -> str:

@@ -167,7 +167,7 @@ _ACCESS = {
     "ro": "the agent's workspace, read-only",
     "none": "a private workspace, a copy of the agent's files and skills",
 }
-_NOT_PRIVATE = "others may listen: MEMORY.md, USER.md, memory/, .git and .pal of the workspace are not shown"
+_NOT_PRIVATE = "others may listen: MEMORY.md, USER.md, memory/, bank/, .git and .pal of the workspace are not shown"
 
 
 class VisiblePath(Struct, frozen=True):

@@ -23,6 +23,7 @@ from palinurus.runtime.checks.place import (
 from palinurus.runtime.checks.sandbox import check_sandbox
 from palinurus.runtime.checks.sessions import check_sessions
 from palinurus.runtime.extensions import LOADED, imported
+from palinurus.storage.settings import StorageSettings
 
 
 async def examine(home: Home, env: Mapping[str, str], *, fix: bool = False, ask_model: bool = True) -> list[Check]:
@@ -35,11 +36,13 @@ async def examine(home: Home, env: Mapping[str, str], *, fix: bool = False, ask_
     checks += about_config
     with _told("lock", checks):
         checks.append(await check_holder(home))
-    with _told("database", checks):
-        database, entries = await check_database(home)
-        checks += database
-    with _told("index", checks):
-        checks.append(await check_index(home, entries, fix=fix))
+    if loaded is None or loaded.config.section(StorageSettings).url is None:  # else an extension looks at it
+        with _told("database", checks):
+            database, entries = await check_database(home)
+            checks += database
+        with _told("index", checks):
+            checks.append(await check_index(home, entries, fix=fix))
+    with _told("memory", checks):
         checks += [check async for check in check_memory(home)]
     for check in LOADED.load().checks:
         with _told("extensions", checks):

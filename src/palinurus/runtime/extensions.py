@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from palinurus.config.section import REGISTRY, config_section, dig
-from palinurus.domain.errors import BadRequest, NotFound
+from palinurus.domain.errors import BadRequest, ConfigError, NotFound
 from palinurus.parts import EXTENSIONS, WIRES, Extension, resolve
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from palinurus.memory.embedder import OpenEmbedder
     from palinurus.operations.services import Services
     from palinurus.operations.table import Row
+    from palinurus.storage.database import OpenDatabase
     from palinurus.storage.jobs import JobKind
 
 PLUGIN_INDEX = Path("plugins", "plugins.json")  # in a home: what is installed
@@ -281,6 +282,15 @@ class Extensions:
                 f"there is no memory backend {name!r}", hint=f"there are: {', '.join(['builtin', *declared])}"
             )
         found: OpenBackend = imported(where)
+        return found
+
+    def find_database(self, url: str) -> OpenDatabase:
+        """By the scheme of its URL. Raises ConfigError."""
+        declared = {scheme: where for each in self.known for scheme, where in each.databases.items()}
+        scheme = url.partition(":")[0]
+        if scheme not in declared:
+            raise ConfigError("storage.url names no database that is known", hint=f"there are: {', '.join(declared)}")
+        found: OpenDatabase = resolve(declared[scheme])
         return found
 
     def find_gauges(self, services: Services) -> Iterator[Gauge]:

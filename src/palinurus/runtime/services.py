@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from palinurus.config.agents import agent_settings
 from palinurus.config.home import Home
+from palinurus.config.include import read_text
 from palinurus.config.load import Config, resolve_secret, secret_providers
 from palinurus.domain.clock import Clock, SystemClock
 from palinurus.domain.errors import PalinurusError, StorageFull
@@ -18,7 +19,9 @@ from palinurus.operations.services import Services
 from palinurus.parts import resolve
 from palinurus.runtime.agents import ConfiguredAgents
 from palinurus.storage.database import Database
+from palinurus.storage.files import looking_into
 from palinurus.storage.reserve import Reserve
+from palinurus.storage.settings import StorageSettings
 
 if TYPE_CHECKING:
     from palinurus.agent.turn import TurnRunner
@@ -67,7 +70,24 @@ class HomeServices(Services):
         self.reserve = Reserve(home.root / "derived" / "reserve")
         super().__init__(home=home, env=env, readonly=readonly, sleep=sleep, process=process)
 
+    @cached_property
+    def storage_url(self) -> str:
+        """Of a database elsewhere; empty: the home's own file. Only a config with that word in it is read for this:
+        most commands need none of it."""
+        text = read_text(self.home.config_path) or ""
+        if not any(word in text for word in ("storage", "$include", "\\")):
+            return ""
+        return self.secret(self.agents.loaded.config.section(StorageSettings).url) or ""
+
+    def _open_elsewhere(self) -> Database:
+        from palinurus.runtime.extensions import LOADED
+
+        tenant = self.agents.loaded.config.section(StorageSettings).tenant
+        return LOADED.find_database(self.storage_url)(self.storage_url, tenant, readonly=self.readonly)
+
     def build_database(self) -> Database:
+        if self.storage_url:
+            return self._open_elsewhere()
         path = self.home.root / "home.sqlite"
         if self.readonly:
             database = Database(path, "home", readonly=True)
@@ -202,7 +222,11 @@ class HomeServices(Services):
     def was_spoken_to(self, agent_id: str) -> bool:
         from palinurus.sessions.store import was_spoken_to
 
-        return was_spoken_to(self.home.root / "home.sqlite", agent_id)
+        if self.storage_url:
+            with self.database.apart() as tx:
+                return was_spoken_to(tx, agent_id)
+        with looking_into(self.home.root / "home.sqlite") as tx:
+            return was_spoken_to(tx, agent_id)
 
     # Tools and runs.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -24,7 +23,6 @@ from palinurus.sessions.older import speaker_in
 from palinurus.sessions.session import NO_CHANGE, Session, SessionChange, archived, changed, new_session
 from palinurus.sessions.transcript import Entry, Row, SessionHeader, encode_entry, timestamp
 from palinurus.storage.database import Database
-from palinurus.storage.files import looking_into
 from palinurus.storage.transaction import ConstraintBroken, Transaction, declare_queries, decoded, encoded
 
 declare_queries("sessions", __file__)
@@ -251,10 +249,9 @@ def last_position(tx: Transaction) -> int:
     return int(tx.value("sessions.last_entry"))
 
 
-def was_spoken_to(path: Path, agent: str) -> bool:
-    """Whether the home has a session of this agent. Blocks for a moment. Raises StorageError."""
-    with looking_into(path) as tx:
-        return bool(tx.value("sessions.any_session", agent=agent))
+def was_spoken_to(tx: Transaction, agent: str) -> bool:
+    """Whether the home has a session of this agent."""
+    return bool(tx.value("sessions.any_session", agent=agent))
 
 
 def _rows(tx: Transaction, session_id: str, after: int) -> list[Row]:

@@ -11,14 +11,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import apsw
+from msgspec import Struct
 
 from palinurus.domain.errors import (
     HomeTaken,
@@ -32,19 +33,41 @@ from palinurus.storage.files import (
     check_kind,
     check_not_emptied,
     leave_marker,
+    looking_into,
     open_reader,
     open_reader_alone,
     open_writer,
     translate_error,
     translated,
 )
-from palinurus.storage.migrations import check_form, migrate
+from palinurus.storage.migrations import check_form, migrate, newest_form
 from palinurus.storage.reserve import Reserve
 from palinurus.storage.transaction import Transaction, Work, declare_queries
 
 T = TypeVar("T")
 OnCommit = Callable[[int, float], None]
 """Called on the event loop with the number of writes in a commit and its duration in seconds. Must not raise."""
+
+OpenDatabase = Callable[..., "Database"]
+"""What `Extension.databases` names, called with the URL, the tenant and `readonly`. Blocks. Raises StorageError."""
+
+
+class StorageStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Where the home is kept. Nothing here is secret."""
+
+    engine: str
+    url: str  # a path, or an address without its password
+    form: int  # of the tables
+    newest_form: int  # that this release knows
+    size: int  # bytes
+    tenant: str = ""
+    sessions: int = 0
+    entries: int = 0
+    role: str = ""  # as whom the server knows us
+    superuser: bool = False
+    bypasses_policies: bool = False
+    policies: dict[str, bool] = {}  # table -> whether it shows a tenant only its own rows
+
 
 Waiting = tuple[Work[Any], asyncio.Future[Any]]
 BATCH = 256  # functions that one commit may hold
@@ -74,7 +97,9 @@ class Database:
         `reserve` is released when the disk is full, and the failed commit is retried once.
         """
         self.path = path
+        self.name = str(path)
         self.reserve = reserve
+        self.readonly = readonly
         self._epoch: int | None = None
         self._checkpoints = not derived
         with translated(path):
@@ -89,8 +114,11 @@ class Database:
             if derived:
                 self._reader.pragma("cache_size", -READ_CACHE)
         self._reading = Transaction(self._reader)
+        self._start_threads()
+
+    def _start_threads(self, readers: int = 1) -> None:
         self._write_thread = ThreadPoolExecutor(1, "pal-writer")
-        self._read_thread = ThreadPoolExecutor(1, "pal-reader")
+        self._read_thread = ThreadPoolExecutor(readers, "pal-reader")
         self.on_commit: OnCommit = _nobody
         self._waiting: deque[Waiting] = deque()  # used on the event loop only
         self._committing = False
@@ -131,6 +159,15 @@ class Database:
         with translated(self.path):
             return await loop.run_in_executor(self._read_thread, work, self._reading)
 
+    @contextmanager
+    def apart(self) -> Iterator[Transaction]:
+        """A reading transaction on a connection of its own, in any thread: a long read blocks no other.
+
+        Blocks. Raises StorageError.
+        """
+        with looking_into(self.path) as tx:
+            yield tx
+
     async def examine(self) -> tuple[tuple[str, ...], int]:
         """SQLite's first integrity error, if any, and the file's schema version."""
 
@@ -139,6 +176,14 @@ class Database:
 
         said, form = await self.read(look)
         return () if said == "ok" else (str(said),), int(form or 0)
+
+    async def describe(self) -> StorageStatus:
+        def look(tx: Transaction) -> tuple[Any, ...]:
+            form, size = (tx.connection.pragma(name) for name in ("user_version", "page_count"))
+            return form, size * tx.connection.pragma("page_size"), *tx.one("holder.counts")
+
+        form, size, sessions, entries = await self.read(look)
+        return StorageStatus("sqlite", self.name, form, newest_form("home"), size, sessions=sessions, entries=entries)
 
     def has_unfinished_runs(self) -> bool:
         """Whether another process left an unfinished run or approval. Called before any other use."""
@@ -173,8 +218,8 @@ class Database:
         self._read_thread.shutdown()
 
     def _queued(self, work: Work[T]) -> asyncio.Future[T]:
-        if self._writer is None:
-            raise StorageReadOnly(f"{self.path} is open for reading only", hint="another process holds this home")
+        if self.readonly:
+            raise StorageReadOnly(f"{self.name} is open for reading only", hint="another process holds this home")
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting.append((work, future))
         return future
@@ -255,7 +300,7 @@ class Database:
     def _check_epoch(self, transaction: Transaction) -> None:
         if self._epoch is not None and transaction.value("holder.current_epoch") != self._epoch:
             raise HomeTaken(
-                f"another process writes {self.path} now, so this one has stopped writing",
+                f"another process writes {self.name} now, so this one has stopped writing",
                 hint="end this process; `pal status` shows the other one",
             )
 
@@ -285,7 +330,9 @@ class MemoryDatabase(Database):
 
     def __init__(self, file: str = "home") -> None:
         self.path = Path(":memory:")
+        self.name = ":memory:"
         self.reserve = None
+        self.readonly = False
         self.on_commit = _nobody
         self._writer = self._reader = _in_memory(file)
         self._reading = Transaction(self._reader)

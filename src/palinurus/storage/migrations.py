@@ -16,6 +16,7 @@ from typing import NamedTuple
 import apsw
 
 from palinurus.domain.errors import StorageDamaged, StorageReadOnly
+from palinurus.storage.transaction import DIALECT
 
 Step = tuple[int, str, str]
 """Number, name and text."""
@@ -45,9 +46,12 @@ def series_of(file: str) -> list[Series]:
     return _FILES[file]
 
 
-def steps_in(series: Series) -> list[Step]:
-    """The steps in a folder, in order."""
-    files = sorted(series.folder.glob("[0-9][0-9][0-9][0-9]_*.sql"))
+def steps_in(series: Series, dialect: str = DIALECT) -> list[Step]:
+    """The steps in order; those of another dialect stand in `sql/<dialect>` instead."""
+    folder = series.folder
+    if dialect != DIALECT:
+        folder = folder.parent.with_name(dialect) / folder.name
+    files = sorted(folder.glob("[0-9][0-9][0-9][0-9]_*.sql"))
     return [(int(path.name[:4]), path.stem[5:], path.read_text(encoding="utf-8")) for path in files]
 
 

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import apsw
 import msgspec
@@ -34,6 +34,16 @@ MUCH_CACHE = 32 * 1024  # kilobytes
 LONG_LOG, USUAL_LOG = 16_000, 1_000  # pages of the write-ahead log before a checkpoint
 _NAME = re.compile(r"^-- (\w+) --$", re.MULTILINE)
 _FOLDERS: dict[str, Path] = {}  # noun: the folder `sql` with its queries, by dialect
+
+
+class Rows(Protocol):
+    """What a statement gave."""
+
+    def fetchone(self) -> Any: ...
+
+    def fetchall(self) -> list[Any]: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
 
 
 class ConstraintBroken(StorageError):
@@ -51,55 +61,67 @@ def load_queries(noun: str, dialect: str = DIALECT) -> dict[str, str]:
     return {name: body.strip() for name, body in zip(parts[1::2], parts[2::2], strict=True)}
 
 
-class _Queries(dict[str, str]):
-    """Cached queries. A file is read when its first query is used."""
+class Queries(dict[str, str]):
+    """The queries of a dialect. A file is read when its first query is used."""
+
+    def __init__(self, dialect: str) -> None:
+        super().__init__()
+        self._dialect = dialect
 
     def __missing__(self, name: str) -> str:
         noun, _, own = name.partition(".")
-        found = load_queries(noun)
+        found = load_queries(noun, self._dialect)
         self.update({f"{noun}.{each}": sql for each, sql in found.items()})
         return found[own]
 
 
-_QUERIES = _Queries()
-
-
 @cache
-def _many_rows(sql: str, rows: int, columns: int) -> str:
+def many_rows(sql: str, rows: int, columns: int) -> str:
+    """A query that inserts one row, for several rows: see `Transaction.insert_together`."""
     return sql.rstrip(";") + f",(?1{',?' * columns})" * (rows - 1)
 
 
 class Transaction:
-    """What a unit of work may do. Rows are tuples. Raises ConstraintBroken; the engine reports all other errors."""
+    """What a unit of work may do. Rows are tuples. Raises ConstraintBroken; the engine reports all other errors.
+
+    This is SQLite's. Another engine has a subclass with queries of its own dialect: the same names and values.
+    """
+
+    dialect = DIALECT
+    queries = Queries(DIALECT)
 
     def __init__(self, connection: apsw.Connection) -> None:
         self.connection = connection  # for storage/ only
 
     def one(self, query: str, /, **values: Any) -> Any:
         """The first row as a tuple; None when there is none."""
-        return self.execute(_QUERIES[query], values).fetchone()
+        return self.execute(self.queries[query], values).fetchone()
 
     def value(self, query: str, /, **values: Any) -> Any:
         """The first column of the first row; None when there is none."""
-        row: Any = self.execute(_QUERIES[query], values).fetchone()
+        row: Any = self.execute(self.queries[query], values).fetchone()
         return None if row is None else row[0]
 
     def all(self, query: str, /, **values: Any) -> list[Any]:
-        return self.execute(_QUERIES[query], values).fetchall()
+        return self.execute(self.queries[query], values).fetchall()
 
     def each(self, query: str, /, **values: Any) -> Iterator[Any]:
         """As `all`, a row at a time."""
-        return iter(self.execute(_QUERIES[query], values))
+        return iter(self.execute(self.queries[query], values))
 
     def run(self, query: str, /, **values: Any) -> int:
         """Runs a statement. Returns the number of changed rows."""
-        self.execute(_QUERIES[query], values)
+        self.execute(self.queries[query], values)
         return self.connection.changes()
 
     def many(self, query: str, rows: Iterable[Mapping[str, Any] | Sequence[Any]]) -> None:
         """Runs a statement for each row: values by name, or in order if the query has `?`."""
+        self.execute_many(self.queries[query], rows)
+
+    def execute_many(self, sql: str, rows: Iterable[Mapping[str, Any] | Sequence[Any]]) -> None:
+        """As `many`, for a built statement."""
         try:
-            self.connection.executemany(_QUERIES[query], rows)
+            self.connection.executemany(sql, rows)
         except apsw.ConstraintError as error:
             raise ConstraintBroken(str(error)) from None
 
@@ -110,13 +132,13 @@ class Transaction:
         are inserted or none.
         """
         values = [shared, *chain.from_iterable(rows)]
-        self.execute(_many_rows(_QUERIES[query], len(rows), len(rows[0])), values)
+        self.execute(many_rows(self.queries[query], len(rows), len(rows[0])), values)
 
     def sql(self, query: str) -> str:
         """The text of a query, for building a statement."""
-        return _QUERIES[query]
+        return self.queries[query]
 
-    def execute(self, sql: str, values: Any = ()) -> apsw.Cursor:
+    def execute(self, sql: str, values: Any = ()) -> Rows:
         """Runs a built statement; all others have names."""
         try:
             return self.connection.execute(sql, values)

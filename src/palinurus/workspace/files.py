@@ -30,9 +30,9 @@ _SETTLED_NS = 50_000_000
 only if its last write is older than any tick.
 """
 
-# `.git` and `.pal` are included because they hold earlier versions of the other three.
-PRIVATE_FILES = frozenset({"memory.md", "user.md"})
-PRIVATE_DIRECTORIES = frozenset({"memory", ".git", ".pal"})
+# `.git` and `.pal` are included because they hold earlier versions of the others; `bank` is made of memory.
+PRIVATE_FILES = frozenset({"memory.md", "user.md", "dreams.md"})
+PRIVATE_DIRECTORIES = frozenset({"memory", "bank", ".git", ".pal"})
 _Key = tuple[int, int, int, int]
 _LABELS = frozenset(AgentIdentity.__struct_fields__)
 _MARKUP = " \t\r*_`"
@@ -194,7 +194,7 @@ class WorkspaceFiles:
 
 
 def is_private(path: str) -> bool:
-    """Whether a workspace path is private to the owner: MEMORY.md, USER.md, memory/, and backups of them."""
+    """Whether a workspace path is private to the owner: MEMORY.md, USER.md, DREAMS.md, memory/, bank/, and backups."""
     parts = [part for part in path.casefold().split("/") if part not in ("", ".")]
     if not parts:
         return False

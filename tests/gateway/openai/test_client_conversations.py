@@ -11,7 +11,7 @@ import pytest
 from speaking import Served, events, tool
 
 from palinurus.context.assemble import violations
-from palinurus.domain.messages import AssistantMessage, ToolResult, UserMessage
+from palinurus.domain.messages import AssistantMessage, Message, ToolResult, UserMessage
 from palinurus.testing.fakes import call, calls
 
 ASK = calls(call("weather", "c1", place="Ostia"), text="Let me see.")
@@ -115,9 +115,23 @@ async def test_a_conversation_goes_on_in_any_format(served: Served) -> None:
     assert len(await served.keys()) == 1
 
 
-async def test_without_what_was_in_memory_the_history_is_brought_as_text(served: Served) -> None:
-    first = await reply(served, [user("hi")])
+async def test_after_a_restart_the_history_is_a_session_that_repeats_what_was_sent_before(served: Served) -> None:
+    served.pal.model.says("One.", ASK, "Rain.", "On.")
+    history = [user("hi")]
+    history += [await reply(served, history), user("weather?")]
+    asked = await reply(served, history, tools=[tool()])
+    history += [asked, {"role": "tool", "tool_call_id": asked["tool_calls"][0]["id"], "content": "rainy"}]
+    history += [await reply(served, history, tools=[tool()]), user("on")]
     vars(served.services).pop("kept")  # as after a restart
-    await reply(served, [user("hi"), first, user("on")])
-    (message,) = served.pal.model.requests[-1].messages
-    assert next(note.text for note in message.context if note.kind == "history").startswith("User: hi")
+    await reply(served, history, tools=[tool()])
+    assert len(await served.keys()) == 2
+    before, after = (request.messages for request in served.pal.model.requests[-2:])
+    assert [*map(said, before)] == [*map(said, after)][: len(before)]
+    assert len(after) == len(before) + 2
+    assert violations(after) == []
+    assert served.pal.model.requests[-1].head == served.pal.model.requests[-2].head
+
+
+def said(message: Message) -> tuple[type[Message], str, list[Any]]:
+    made = message.calls if isinstance(message, AssistantMessage) else ()
+    return type(message), message.text, [(each.name, each.arguments) for each in made]

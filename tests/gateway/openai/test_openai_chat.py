@@ -8,6 +8,7 @@ from typing import Any
 from speaking import Served, events
 
 from palinurus.domain.errors import Failure
+from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, ToolResult, Usage, UserMessage
 from palinurus.gateway.websocket.methods import Endpoints
 from palinurus.providers.provider import ReplyDone, TextDelta
@@ -62,16 +63,15 @@ async def test_two_requests_without_a_name_know_nothing_of_each_other(served: Se
     assert len(served.pal.model.requests[1].messages) == 1
 
 
-async def test_earlier_messages_of_a_request_on_its_own_ride_as_labelled_text(served: Served) -> None:
-    await served.chat(
-        {"role": "user", "content": "my boat is green"},
-        {"role": "assistant", "content": "Noted."},
-        {"role": "user", "content": "what colour?"},
-    )
-    (message,) = served.pal.model.requests[0].messages
-    assert message.text == "what colour?"
-    (note,) = [note for note in message.context if note.kind == "history"]
-    assert note.text == "User: my boat is green\n\nAssistant: Noted."
+async def test_earlier_messages_of_a_request_on_its_own_are_entries_of_its_session(served: Served) -> None:
+    said = [{"role": "user", "content": "my boat is green"}, {"role": "assistant", "content": "Noted."}]
+    await served.chat(*said, {"role": "user", "content": "what colour?"})
+    (request,) = served.pal.model.requests
+    shown = [(type(each), each.text) for each in request.messages]
+    assert shown == [(UserMessage, "my boat is green"), (AssistantMessage, "Noted."), (UserMessage, "what colour?")]
+    (key,) = await served.keys()
+    view = await served.services.turns.history.view_of(SessionKey.parse(key))
+    assert [line.message.text for line in view.lines] == [text for _, text in shown] + ["you said: what colour?"]
 
 
 async def test_the_same_user_goes_on_in_the_same_session(served: Served) -> None:
@@ -87,8 +87,7 @@ async def test_the_same_user_goes_on_in_the_same_session(served: Served) -> None
 
 async def test_a_new_session_is_told_the_history_that_its_client_brings(served: Served) -> None:
     await served.chat("hi", {"role": "assistant", "content": "Hello."}, "and now?", user="bob")
-    (message,) = served.pal.model.requests[0].messages
-    assert [note.text for note in message.context if note.kind == "history"] == ["User: hi\n\nAssistant: Hello."]
+    assert [each.text for each in served.pal.model.requests[0].messages] == ["hi", "Hello.", "and now?"]
 
 
 async def test_instructions_ride_beside_the_message_and_are_told_once(served: Served) -> None:
@@ -331,6 +330,8 @@ async def test_what_makes_no_sense_is_told_in_one_line(served: Served) -> None:
         {"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]},
         {"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]},
         {"messages": [{"role": "user", "content": "x"}], "n": 3},
+        {"messages": [{"role": "user", "content": "x"}], "modalities": ["text", "audio"]},
+        {"messages": [{"role": "user", "content": "x"}], "tool_choice": {"type": "allowed_tools"}},
         {"messages": "x"},
         {},
     ]

@@ -105,10 +105,9 @@ async def test_items_of_all_kinds_are_read_or_refused(served: Served) -> None:
         {"role": "user", "content": "and?"},
     ]
     assert (await served.respond(items)).status_code == 200
-    (message,) = served.pal.model.requests[0].messages
-    told = {note.kind: note.text for note in message.context}
-    assert told["history"] == "User: hi\n\nAssistant: Hello."
-    assert told["notice"] == "Be brief."
+    messages = served.pal.model.requests[0].messages
+    assert [each.text for each in messages] == ["hi", "Hello.", "and?"]
+    assert {note.kind: note.text for note in messages[-1].context}["notice"] == "Be brief."
     for body in (
         [{"type": "computer_call_output", "call_id": "x"}],
         [{"role": "user", "content": [{"type": "input_file", "file_id": "x"}]}],

@@ -130,9 +130,37 @@ async def test_a_result_that_nobody_asked_for_is_read_as_history(served: Served)
     ]
     answer = await served.chat(*history, tools=[tool()])
     assert answer.status_code == 200
-    (message,) = served.pal.model.requests[0].messages
-    (note,) = [note for note in message.context if note.kind == "history"]
-    assert note.text == "User: weather?\n\nAssistant: [called weather({})]\n\nTool:weather: rainy"
+    messages = served.pal.model.requests[0].messages
+    assert [type(each) for each in messages] == [UserMessage, AssistantMessage, ToolResult, UserMessage]
+    assert violations(messages) == []
+    assert (messages[1].calls[0].name, messages[2].text, messages[2].origin) == ("weather", "rainy", Origin.OUTSIDE)
+
+
+async def test_a_history_in_any_disorder_is_a_valid_one(served: Served) -> None:
+    def asks(name: str, arguments: str, call_id: str = "c") -> dict[str, Any]:
+        return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+    deep = '{"a":' * 900 + "1" + "}" * 900
+    history = [
+        {"role": "assistant", "content": "I begin."},
+        {"role": "assistant", "tool_calls": [asks("weather", "{}"), asks("no name", "{}"), asks("weather", "[1]", "")]},
+        {"role": "tool", "tool_call_id": "c", "content": "rainy"},
+        {"role": "tool", "tool_call_id": "c", "content": "again"},
+        {"role": "tool", "tool_call_id": "other", "content": "from nowhere"},
+        {"role": "user", "content": "one"},
+        {"role": "user", "content": "two"},
+        {"role": "assistant", "tool_calls": [asks("weather", deep)]},
+        {"role": "function", "name": "old", "content": "of the old form"},
+    ]
+    answer = await served.chat(*history, "on", tools=[tool()])
+    assert answer.status_code == 200, answer.text
+    (request,) = served.pal.model.requests
+    assert violations(request.messages) == []
+    said = "\n".join(each.text for each in request.messages)
+    assert all(words in said for words in ("I begin.", "[called no name({})]", "rainy", "one", "two"))
+    notes = [note for each in request.messages if isinstance(each, UserMessage) for note in each.context]
+    told = [(note.text, note.origin) for note in notes if note.kind == "history"]
+    assert told == [("Tool:tool: from nowhere", Origin.OUTSIDE), ("Tool:old: of the old form", Origin.OUTSIDE)]
 
 
 OURS = [tool("memory_write"), tool("read")]  # coding agents bring `read`, `write` and `exec` of their own
@@ -196,6 +224,11 @@ async def test_tool_choice_is_for_the_first_reply_and_stands_in_the_instructions
     assert [request.tool_choice for request in served.pal.model.requests[2:]] == ["*", ""]
     await served.chat("hi", tool_choice="required")  # there is nothing to require
     assert served.pal.model.requests[-1].tool_choice == ""
+    allowed = {"mode": "required", "tools": [{"type": "function", "function": {"name": "other"}}]}
+    both = [tool(), tool("other")]
+    await served.chat("hi", tools=both, tool_choice={"type": "allowed_tools", "allowed_tools": allowed})
+    (request,) = [each for each in served.pal.model.requests if "other" in {spec.name for spec in each.head.tools}]
+    assert (request.tool_choice, "weather" in {spec.name for spec in request.head.tools}) == ("*", False)
     unknown = await served.chat("hi", tools=[tool("other")], tool_choice=named)
     assert unknown.status_code == 400
 

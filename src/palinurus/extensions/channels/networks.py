@@ -78,7 +78,7 @@ NETWORKS: dict[str, Network] = {
     "whatsapp": Network(
         f"{_HERE}.whatsapp.channel:WhatsAppChannel",
         "WhatsApp",
-        "",
+        "whatsapp",
         (
             "At developers.facebook.com: an app of the type Business with the product WhatsApp.",
             "API Setup shows the id of the number; a system user of the business gives a permanent token.",

@@ -6,7 +6,9 @@ Each section stands at `channels.<name>` and in each of its accounts. This modul
 from typing import Annotated, Any, Literal, get_args
 
 from palinurus.config.section import OptionForm, Secret, Section, option
-from palinurus.dispatch.channels import RequestRetry
+from palinurus.dispatch.channels import ChannelContext, RequestRetry
+from palinurus.dispatch.settings import DEFAULT_ACCOUNT
+from palinurus.domain.errors import ConfigError
 
 StreamMode = Literal["off", "partial", "block", "progress"]
 ReplyMode = Literal["off", "first", "all"]
@@ -88,6 +90,14 @@ class NetworkSettings(Section, frozen=True):
     """What the adapter of every network has."""
 
     retry: Annotated[RetrySettings, option("Retries of single requests.")] = RetrySettings()
+
+
+def required_secret(context: ChannelContext, value: Secret | None, key: str, hint: str, variable: str = "") -> str:
+    """A secret of an account; that of the default account may be in the environment. Raises ConfigError."""
+    own = context.env.get(variable, "") if context.account == DEFAULT_ACCOUNT else ""
+    if not (found := (context.secret(value) or own).strip()):
+        raise ConfigError(f"channels.{context.channel}.{key} of the account {context.account} is not set", hint=hint)
+    return found
 
 
 class TelegramSettings(NetworkSettings, frozen=True):

@@ -19,7 +19,6 @@ from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Literal
 from urllib.parse import quote
-from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Meta, Struct
@@ -34,7 +33,6 @@ from palinurus.dispatch.channels import (
     ChannelRequest,
     ChannelResponse,
     ChatTarget,
-    FileKind,
     OutgoingPart,
     QuotedMessage,
     ReceivedFile,
@@ -45,14 +43,12 @@ from palinurus.domain.errors import (
     AddressRefused,
     BadRequest,
     ConfigError,
-    HolderLost,
     JobError,
     JobFailed,
     JobRefused,
-    QueueFull,
-    StorageError,
     WebError,
 )
+from palinurus.extensions.channels.intake import PostIntake, file_kind, is_same, refusal
 from palinurus.extensions.channels.settings import WebhookChannelSettings
 from palinurus.providers.provider import LOOPBACK_HOSTS
 from palinurus.text.markdown import TextLimits
@@ -67,7 +63,6 @@ MOST_SIGNATURES = 16  # of one request: there are several while a secret is chan
 SHORTEST_SECRET = 16  # bytes
 SEND_SECONDS = 60.0
 MOST_ANSWER = 64 * 1024  # bytes
-MOST_REQUESTS = 64  # that are answered at the same time
 PIECE = 64 * 1024  # characters of base64, a multiple of four
 PASSING = (408, 425, 429, 503)  # statuses that say that the request was not acted on, for now
 PREFIX = "whsec_"
@@ -149,50 +144,37 @@ class WebhookChannel(Channel):
         # The owner has named this machine; what else is private is reached as web_fetch may reach it.
         own = (self._target.authority,) if self._target.host in LOOPBACK_HOSTS else ()
         self._client = Client(AddressGuard((*context.config.section(FetchSettings).allow_private, *own)))
-        self._inbox: ChannelInbox | None = None
-        self._requests = 0
-        self._order: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._posts = PostIntake(log)
 
     async def run(self, inbox: ChannelInbox) -> None:
-        self._inbox = inbox
+        self._posts.inbox = inbox
         try:
             inbox.connected(self._target.authority)
             await asyncio.get_running_loop().create_future()  # until it is cancelled
         finally:
-            self._inbox = None
+            self._posts.inbox = None
 
     async def handle(self, request: ChannelRequest) -> ChannelResponse:
         if request.method != "POST":
-            return _refusal(405, "messages are posted")
+            return refusal(405, "messages are posted")
         if why := self._distrust(request.headers, request.body):
-            return _refusal(401, why)
+            return refusal(401, why)
         try:
             message = _message_of(msgspec.json.decode(request.body, type=IncomingMessage))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BadRequest) as error:
             log.warning("a message of the webhook channel makes no sense: %.200s", error)
-            return _refusal(400, f"the body: {error}")
-        inbox = self._inbox
-        if inbox is None or self._requests >= MOST_REQUESTS:
-            return _refusal(503, "try again later")
-        self._requests += 1
-        try:
-            async with self._order.setdefault(message.peer.id, asyncio.Lock()):
-                await inbox.receive(message)
-        except (QueueFull, StorageError, HolderLost) as error:
-            log.warning("a message of the webhook channel was not taken; the program has to post it again: %s", error)
-            return _refusal(503, "try again later")
-        finally:
-            self._requests -= 1
-        return ChannelResponse(body=b"{}", content_type="application/json")
+            return refusal(400, f"the body: {error}")
+        answer = await self._posts.take({message.peer.id: lambda inbox: inbox.receive(message)})
+        return answer if answer.status != 200 else ChannelResponse(body=b"{}", content_type="application/json")
 
     def _distrust(self, headers: Mapping[str, str], body: bytes) -> str:
         """Why the request cannot be believed; empty if it can."""
         key, time = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
         if not key or not time.isascii() or not time.isdecimal() or len(time) > 12:
             return "the headers webhook-id and webhook-timestamp (in seconds) are missing"
-        right = _signature(self._secret, key, time, body).encode()
+        right = _signature(self._secret, key, time, body)
         said = headers.get("webhook-signature", "").split(" ", MOST_SIGNATURES)[:MOST_SIGNATURES]
-        if not any(hmac.compare_digest(each.encode("utf-8", "replace"), right) for each in said):
+        if not any(is_same(each, right) for each in said):
             return "the signature is missing or wrong"
         if abs(self.context.clock.now_ms() / 1000 - int(time)) > WINDOW_SECONDS:
             return f"the request was not signed within the last {WINDOW_SECONDS} seconds"
@@ -263,10 +245,6 @@ def _signature(secret: bytes, key: str, time: str, body: bytes) -> str:
     return "v1," + b64encode(signed.digest()).decode()
 
 
-def _refusal(status: int, why: str) -> ChannelResponse:
-    return ChannelResponse(status, why[:300].encode())
-
-
 def _message_of(said: IncomingMessage) -> ChannelMessage:
     """Raises BadRequest."""
     chat = said.chat or said.sender
@@ -290,9 +268,9 @@ def _message_of(said: IncomingMessage) -> ChannelMessage:
 
 
 def _file_of(file: IncomingFile) -> ReceivedFile:
-    kinds: dict[str, FileKind] = {"image": "image", "audio": "audio", "video": "video"}
-    kind = kinds.get(file.mime_type.partition("/")[0], "document")
-    return ReceivedFile(kind, b64encode(file.data).decode(), file.name, file.mime_type, len(file.data))
+    return ReceivedFile(
+        file_kind(file.mime_type), b64encode(file.data).decode(), file.name, file.mime_type, len(file.data)
+    )
 
 
 async def _receipt(answer: HttpReply, target: WebAddress) -> str:

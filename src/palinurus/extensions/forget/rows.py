@@ -24,7 +24,6 @@ from palinurus.operations.services import Services
 from palinurus.sessions.session import NO_CHANGE, Session, changed
 from palinurus.sessions.store import add_entry, extraction_of
 from palinurus.sessions.transcript import FORGOTTEN, CustomEntry, Row, decode_row, timestamp
-from palinurus.storage.files import looking_into
 from palinurus.storage.transaction import Transaction, declare_queries, encoded, load_queries
 
 declare_queries("forgetting", __file__)
@@ -33,6 +32,7 @@ T = TypeVar("T")
 ENTRIES = "entries"
 WRITES_NOTES = ("memory_write", "memory_retain", "write", "edit", "append")
 ROUNDS = 5
+NO_ROWS = "(SELECT '' AS at)"  # in whose place the query of a table is put
 QUOTED = 20  # rows of a table
 PROGRESS_ROWS = 1000
 ELSEWHERE = "the same words are there from another source or as a name"
@@ -77,16 +77,17 @@ class WordTable:
         self.declared = declared
         self.name = declared.table
         declare_queries(declared.noun, declared.module)
-        queries = load_queries(declared.noun)
-        self.change = queries.get(f"set_{self.name}") or queries.get(f"drop_{self.name}") or ""
-        self.is_removed = f"drop_{self.name}" in queries
-        self._find = queries[f"find_{self.name}"]
+        names = load_queries(declared.noun)
+        how = next((how for how in ("set", "drop") if f"{how}_{self.name}" in names), "")
+        self.change = how and f"{declared.noun}.{how}_{self.name}"  # the query; empty: nothing changes here
+        self.is_removed = how == "drop"
+        self._find = f"{declared.noun}.find_{self.name}"
 
     def changes(
         self, tx: Transaction, scope: Scope, only: list[int] | None = None, each_row: EachRow = iter
     ) -> Iterator[tuple[int, list[str | None]]]:
         """Keys and new texts of the rows that change."""
-        rows: Any = tx.execute(self._find) if only is None else self.among(tx, only)
+        rows: Any = tx.each(self._find) if only is None else self.among(tx, only)
         clean = self.declared.clean
         for key, session_id, session_key, run_id, *texts in each_row(rows):
             whole = session_id in scope.sessions or session_key in scope.keys or run_id in scope.runs
@@ -97,9 +98,8 @@ class WordTable:
 
     def among(self, tx: Transaction, keys: list[int]) -> list[Stored]:
         """The rows with these keys."""
-        found = self._find.rstrip().removesuffix(";")
-        wanted = f"SELECT * FROM ({found}) WHERE at IN (SELECT value FROM json_each(?))"  # noqa: S608  # our own query
-        return tx.execute(wanted, (json.dumps(keys),)).fetchall() if keys else []
+        wanted = tx.sql("forgetting.chosen").replace(NO_ROWS, f"({tx.sql(self._find).rstrip().removesuffix(';')})")
+        return tx.execute(wanted, {"keys": json.dumps(keys)}).fetchall() if keys else []
 
 
 class WordRows:
@@ -189,7 +189,7 @@ class WordRows:
         await self._database.flush()
 
         def read() -> T:
-            with looking_into(self._database.path) as tx:
+            with self._database.apart() as tx:
                 return work(tx)
 
         return await asyncio.to_thread(read)
@@ -206,7 +206,7 @@ def _forget(
             found = keys[table.name]
             rows = [(key, []) for key in found] if table.is_removed else table.changes(tx, scope, found)
             for key, texts in rows:
-                tx.execute(table.change, (key, *texts))
+                tx.execute(tx.sql(table.change), (key, *texts))
     for session in matches.sessions:
         _leave_tombstone(tx, session.id, forgetting, now)
     tx.run("forgetting.end_forgetting", id=forgetting)

@@ -32,6 +32,7 @@ def register(app: App) -> None:
         app.operation(f"{__name__}.operations:{function}", f"memory.{name}")
     for name in ("beliefs", "reflect", "proposals", "bank"):
         app.command(f"memory {name}", f"{__name__}.commands:{name}")
+    app.make_tools(f"{__name__}.tools:recall_tools")
     app.job(f"{__name__}.daily:REFLECTION_KIND", "memory.reflection")
     app.hook("session:noted", f"{__name__}.core_block:refresh_after_notes")
     app.service(f"{__name__}.daily:keep_reflections")

@@ -195,6 +195,12 @@ def reflection_text(_: Shell, done: Reflection) -> str:
         own += f", {len(each.deleted)} deleted by you" if each.deleted else ""
         lines.append(f"{each.path} {verb}: {each.added} lines more, {each.removed} less{own}")
     lines += [line for each in done.beliefs for line in _change_lines(each)]
+    lines += [f"noted in {each}" for each in done.noted]
+    if done.model_calls:
+        dropped = f", {done.dropped} dropped because no note bears them out" if done.dropped else ""
+        lines.append(f"{count_of(done.model_calls, 'call')} of a model{dropped}.")
+    if done.model_trouble:
+        lines.append(f"Plain notes were read by rule: {done.model_trouble}.")
     new = f"{done.new_facts:,} since {done.since}"
     lines.append(f"{count_of(done.facts, 'fact')}, {new}; {count_of(len(done.pages), 'page')} {verb}.")
     if done.proposals:

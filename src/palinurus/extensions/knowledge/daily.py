@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
-from typing import Annotated, ClassVar
+from datetime import timedelta
 
-from cronsim import CronSim, CronSimError
+from cronsim import CronSim
 from msgspec import Struct
 
-from palinurus.config.section import Section, option
 from palinurus.domain.clock import local_time
 from palinurus.extensions.knowledge.core_block import refresh_core_block
 from palinurus.extensions.knowledge.reflect import reflect
+from palinurus.extensions.knowledge.settings import ReflectionSettings
 from palinurus.operations.services import Services
 from palinurus.storage.jobs import Job, JobKind
 
 REFLECT = "memory.reflection"
 DAYS = 7  # that a report speaks of; pages are made of all facts
-
-
-def _check(said: str) -> None:
-    try:
-        CronSim(said, datetime(2026, 1, 1))  # noqa: DTZ001  # only looked at
-    except CronSimError as error:
-        raise ValueError(f"is no cron expression: {error}") from None
-
-
-class ReflectionSettings(Section, frozen=True):
-    """Reflection by itself: pages of the bank, and proposals for MEMORY.md."""
-
-    foreign: ClassVar = {"": "timezone model phases storage verboseLogging execution"}
-
-    enabled: Annotated[bool, option("Whether a process that stays reflects by itself.")] = False
-    schedule: Annotated[
-        str, option("When: a cron expression in the time zone of the home.", also=("frequency",), check=_check)
-    ] = "0 3 * * *"
 
 
 class DueReflection(Struct, frozen=True):

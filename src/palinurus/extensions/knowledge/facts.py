@@ -113,6 +113,19 @@ def read_facts(path: str, text: str) -> FactReading:
     return FactReading(tuple(facts.values()), tuple(troubles))
 
 
+def unretained_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines of a note that stand under no `## Retain` and are neither headings, code nor from outside; from 1."""
+    level, fenced = 0, False
+    for number, line in enumerate(text.splitlines(), 1):
+        if _FENCE.match(line):
+            fenced = not fenced
+        elif not fenced and (heading := _HEADING.match(line)):
+            own = len(heading[1])
+            level = own if _RETAIN.fullmatch(line) else (level if level and own > level else 0)
+        elif not (fenced or level or OUTSIDE_MARK in line or line.lstrip().startswith("<!--")) and line.strip():
+            yield number, line.strip()
+
+
 def read_bank_bullet(bullet: str) -> BankBullet:
     """Of the text behind `- `."""
     words, digest, day, instead_of = bullet.strip(), "", "", ""

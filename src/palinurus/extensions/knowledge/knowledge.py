@@ -17,16 +17,20 @@ from msgspec.structs import replace
 
 from palinurus.domain.clock import local_time
 from palinurus.domain.errors import BadRequest, NotFound
+from palinurus.domain.messages import Origin
+from palinurus.extensions.knowledge.bank import entity_path
 from palinurus.extensions.knowledge.entities import Declaration, declaration_line, normal_name, read_declarations
-from palinurus.extensions.knowledge.facts import ALIASES, FactReading, FactTrouble, read_facts
-from palinurus.extensions.knowledge.recall import RecallAnswer, RecallQuestion, RecallScope, recall_facts
+from palinurus.extensions.knowledge.facts import ALIASES, FactReading, FactTrouble, line_digest, read_facts
+from palinurus.extensions.knowledge.recall import RecallAnswer, RecallQuestion, RecallResult, RecallScope, recall_facts
 from palinurus.extensions.knowledge.store import KnowledgeStore
 from palinurus.memory.answer import SkippedFile
 from palinurus.memory.question import MAX_QUERY, Question
 from palinurus.memory.scan import Scanner
 from palinurus.memory.settings import Collection
 from palinurus.operations.services import Services
+from palinurus.text.words import roots_of
 from palinurus.workspace.boundary import Boundary
+from palinurus.workspace.files import WorkspaceFiles
 from palinurus.workspace.write import append_line
 
 _LENGTH = re.compile(r"(\d{1,5}) ?([dwmy])(?:ays?|eeks?|onths?|ears?)?")
@@ -34,6 +38,12 @@ ALIASES_HEADING = (
     "# Which names are one: `- @Bob is @Robert-Klein`, `- @Maria is not @Maria-Lopez`; the last line counts"
 )
 AT_ONCE = 2_000  # files that are read in one go
+ABOUT = re.compile(
+    r"\b(?:tell me|know|remember|say|was weißt du|erzähl\w* mir) (?:\w+ ){0,3}(?:about|of|über|von)\b"
+    r"|^who(?: is|'s) |^wer ist ",
+    re.IGNORECASE,
+)
+MOST_OF_PAGE = 4_000  # characters
 MARGIN = 2  # lines of memory search for each result that is wanted
 
 
@@ -49,8 +59,9 @@ class KnowledgeSync(Struct, frozen=True, rename="camel"):
 class AgentKnowledge:
     """One agent's."""
 
-    def __init__(self, boundary: Boundary, store: KnowledgeStore) -> None:
-        workspace, self.store = boundary.root, store
+    def __init__(self, files: WorkspaceFiles, store: KnowledgeStore) -> None:
+        boundary, self.store = files.boundary, store
+        workspace, self._origins = boundary.root, files.origins
         self._scanner = Scanner(workspace, [Collection("bank", workspace / "bank")], sources=["memory"])
         self.boundary = boundary
         self.reflecting = asyncio.Lock()
@@ -79,8 +90,16 @@ class AgentKnowledge:
             if isinstance(document, SkippedFile):
                 skipped.append(document)
             elif document is not None:
-                read[path] = "-".join(map(str, document.stamp)), read_facts(path, document.text)
+                reading = read_facts(path, document.text)
+                if self.is_outside(path):
+                    facts = (replace(each, origin=Origin.OUTSIDE) for each in reading.facts)
+                    reading = replace(reading, facts=tuple(facts))
+                read[path] = "-".join(map(str, document.stamp)), reading
         return read, skipped
+
+    def is_outside(self, path: str) -> bool:
+        """Whether the whole file is what others have sent, or a turn that had read such. Blocks."""
+        return self._origins.kinds.has(path) or self._origins.is_held(self.boundary, path)
 
     def _declared(self) -> tuple[Declaration, ...]:
         document = self._scanner.read(ALIASES)
@@ -111,18 +130,21 @@ class Knowledge:
     async def of(self, agent: str) -> AgentKnowledge:
         """In step with the files. Raises NotFound for an unknown agent."""
         id_ = agent.strip().lower() or self._services.agents.default
-        boundary = self._services.agents.get(id_).files.boundary
+        files = self._services.agents.get(id_).files
+        await files.origins.load()
         known = self._agents.get(id_)
-        if known is None or known[0] != boundary.root:
+        if known is None or known[0] != files.boundary.root:
             if known is not None:
                 await known[1].close()
             path = self._services.home.root / "derived" / "knowledge" / f"{id_}.sqlite"
-            known = self._agents[id_] = boundary.root, AgentKnowledge(boundary, KnowledgeStore(path))
+            known = self._agents[id_] = files.boundary.root, AgentKnowledge(files, KnowledgeStore(path))
         await known[1].sync()
         return known[1]
 
-    async def recall(self, asked: RecallQuestion) -> RecallAnswer:
-        """Raises BadRequest for a day or a length of time that is none, NotFound for an unknown entity or agent."""
+    async def recall(self, asked: RecallQuestion, *, counts: bool = False) -> RecallAnswer:
+        """`counts`: a person wants to know it, so that what is often recalled is worth more.
+
+        Raises BadRequest for a day or a length of time that is none, NotFound for an unknown entity or agent."""
         began = time.perf_counter()
         today = local_time(self._services.clock).date()
         own = await self.of(asked.agent)
@@ -141,6 +163,10 @@ class Knowledge:
             answer = await recall_facts(own.store, asked, scope, searching, today)
         finally:
             searching.cancel()
+        answer = await asyncio.to_thread(_with_page, own.boundary, asked, answer)
+        best = [each.id for each in answer.results if each.id and not each.origin][:1]
+        if counts and best and (words := roots_of(asked.query)):
+            await own.store.note_recalled(best, line_digest(" ".join(sorted(words))), today)
         return replace(answer, took_ms=round((time.perf_counter() - began) * 1000, 1))
 
     async def remove_stores(self) -> int:
@@ -155,6 +181,26 @@ class Knowledge:
         for _, each in self._agents.values():
             await each.close()
         self._agents.clear()
+
+
+def _with_page(boundary: Boundary, asked: RecallQuestion, answer: RecallAnswer) -> RecallAnswer:
+    """To "tell me about Anna" belongs Anna's page, before the facts. Blocks."""
+    if not ABOUT.search(asked.query) or len(answer.entities) != 1 or asked.kind or asked.since or asked.as_of:
+        return answer
+    path = entity_path(answer.entities[0])
+    try:
+        text = boundary.read_bytes(path).decode("utf-8", "replace").rstrip()
+    except NotFound:
+        return answer
+    lines = text.splitlines()
+    while len("\n".join(lines)) > MOST_OF_PAGE:
+        lines.pop()
+    if asked.budget_tokens is not None or not lines:  # a page repeats its facts, for which a budget is better spent
+        return answer
+    page = RecallResult(
+        path, 1, len(lines), "\n".join(lines), 1.0, f"{path}#L1-L{len(lines)}", "page", entities=answer.entities
+    )
+    return replace(answer, results=(page, *answer.results[: asked.most - 1]))
 
 
 def since_day(text: str, today: date) -> date:

@@ -36,7 +36,7 @@ class EntityList(Struct, frozen=True, rename="camel"):
 async def recall(services: Services, asked: RecallQuestion) -> RecallAnswer:
     """Facts and lines of notes that answer a question, with what they are, since when, and from where."""
     memory_of(services, asked.agent)  # switched off is switched off
-    return await services.keep(Knowledge).recall(asked)
+    return await services.keep(Knowledge).recall(asked, counts=True)
 
 
 @operation("memory.entities", scope="read")
@@ -193,8 +193,9 @@ async def reflect(
     accept_loss: Annotated[bool, "Also remove lines that no note has any more, however many."] = False,
     agent: OfAgent = "",
 ) -> Reflection:
-    """Write the pages of the bank from the facts, and propose lines for MEMORY.md. Without a model.
+    """Write the pages of the bank from the facts, and propose lines for MEMORY.md.
 
+    Plain notes since then are read for facts first: by the model in four calls at most, if there is one, else by rule.
     What you have written, changed or deleted on the pages stays as you left it.
 
     Examples:

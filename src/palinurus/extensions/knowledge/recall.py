@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from palinurus.domain.messages import Origin
 from palinurus.extensions.knowledge.entities import normal_name
+from palinurus.extensions.knowledge.facts import Fact
 from palinurus.extensions.knowledge.store import FactQuery, KnowledgeStore, StoredFact
 from palinurus.extensions.knowledge.topics import (
     CHANGED_MIND,
@@ -69,7 +70,7 @@ class RecallResult(Struct, frozen=True, rename="camel", omit_defaults=True):
     text: str
     score: float
     source: str  # path#L3
-    kind: str  # world, experience, opinion, observation; note: a line that is no fact
+    kind: str  # world, experience, opinion, observation; note: a line that is no fact; page: of an entity
     timestamp: str = ""  # when it happened: a day, or `first/last`; else when it was said
     said_on: str = ""
     entities: tuple[str, ...] = ()
@@ -132,11 +133,9 @@ async def recall_facts(
     first = max(scores.values(), default=0.0)
     for rank, number in enumerate(number for number in answers if number in scores):
         scores[number] += first + 1 / (1 + rank)  # what is so comes before what has the words
-    results = {number: _fact_result(stored[number], score) for number, score in scores.items()}
+    facts = {number: stored[number].fact for number in scores}
     spots = {
-        (each.path, line): number
-        for number, each in results.items()
-        for line in range(each.start_line, each.end_line + 1)
+        (each.path, line): number for number, each in facts.items() for line in range(each.line, each.last_line + 1)
     }
     lines: list[RecallResult] = []
     plain = await searching
@@ -149,8 +148,9 @@ async def recall_facts(
             scores[number] += gain
         if not covered:
             lines.append(_line_result(line, gain))
-    facts = [replace(results[number], score=scores[number], until=ends.get(number, "")) for number in results]
-    ordered = sorted([*_once(facts), *lines], key=lambda each: (-each.score, each.path, each.start_line))
+    chosen = _once(facts, scores)[: question.most]
+    best = [_fact_result(stored[number], scores[number], ends.get(number, "")) for number in chosen]
+    ordered = sorted([*best, *lines], key=lambda each: (-each.score, each.path, each.start_line))
     kept, left = _within(ordered, question.most, question.budget_tokens)
     return RecallAnswer(tuple(_share(kept)), plain.freshness, named, left)
 
@@ -240,13 +240,13 @@ def _add_ranks(scores: dict[int, float], numbers: Iterable[int], boost: float) -
         scores[number] += 1 / (SMOOTHING + rank / boost)
 
 
-def _fact_result(stored: StoredFact, score: float) -> RecallResult:
+def _fact_result(stored: StoredFact, score: float, until: str) -> RecallResult:
     fact = stored.fact
     happened = fact.first_day if fact.first_day == fact.last_day else f"{fact.first_day}/{fact.last_day}"
     origin = str(fact.origin) if fact.origin != Origin.OWNER else ""
     return RecallResult(
         fact.path, fact.line, fact.last_line, fact.text, score, fact.source, fact.kind, happened or fact.said_on,
-        fact.said_on, stored.entities, fact.confidence, origin, fact.id,
+        fact.said_on, stored.entities, fact.confidence, origin, fact.id, until,
     )  # fmt: skip
 
 
@@ -260,11 +260,11 @@ def _line_result(line: SearchResult, score: float) -> RecallResult:
     )
 
 
-def _once(facts: Sequence[RecallResult]) -> list[RecallResult]:
-    """A fact that stands in several files, once: the best."""
-    best: dict[str, RecallResult] = {}
-    for each in sorted(facts, key=lambda each: -each.score):
-        best.setdefault(each.id, each)
+def _once(facts: Mapping[int, Fact], scores: Mapping[int, float]) -> list[int]:
+    """The best first. A fact that stands in several files, once: where it is best."""
+    best: dict[str, int] = {}
+    for number in sorted(facts, key=lambda number: (-scores[number], number)):
+        best.setdefault(facts[number].id, number)
     return list(best.values())
 
 

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date, timedelta
+from functools import partial
 
 import msgspec
 from msgspec import Struct
@@ -31,8 +32,18 @@ from palinurus.extensions.knowledge.bank import (
 from palinurus.extensions.knowledge.beliefs import BeliefChange, beliefs_of, changes_between
 from palinurus.extensions.knowledge.facts import ALIASES, BANK, FactTrouble, line_digest
 from palinurus.extensions.knowledge.knowledge import AgentKnowledge, Knowledge
+from palinurus.extensions.knowledge.plain_notes import (
+    NoteReading,
+    has_model,
+    model_question,
+    plain_lines,
+    read_plain_notes,
+    with_bullets,
+)
+from palinurus.extensions.knowledge.settings import NO_MODEL, ReflectionSettings
 from palinurus.extensions.knowledge.store import StoredFact
 from palinurus.extensions.knowledge.topics import topics_of
+from palinurus.memory.terms import date_in_path
 from palinurus.operations.services import Services
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.history import WorkspaceHistory
@@ -41,6 +52,7 @@ from palinurus.workspace.write import rewrite
 RECORD = ".pal/bank.json"
 AUTHOR = "pal memory reflect"
 SURE = 0.8  # confidence of an opinion that is proposed for MEMORY.md
+ASKED_OFTEN = 3  # different questions that have found a fact, which is then proposed
 INDEPENDENT = 2  # sources of a fact that is proposed
 MOST_PROPOSED = 20
 log = logging.getLogger(__name__)
@@ -63,6 +75,7 @@ class BankRecord(Struct, rename="camel", omit_defaults=True):
     refused: dict[str, str] = {}  # statements that the owner has deleted, and when that was seen
     proposals: list[BankProposal] = []
     settled: dict[str, str] = {}  # id of a proposal -> what became of it
+    read: dict[str, list[str]] = {}  # digests of plain lines of notes from which facts were taken, by path
 
 
 class PageReport(Struct, frozen=True, rename="camel"):
@@ -85,6 +98,9 @@ class Reflection(Struct, frozen=True, rename="camel"):
     commit: str = ""
     no_commit: str = ""  # why there is none
     model_calls: int = 0
+    noted: tuple[str, ...] = ()  # facts that were found in plain notes, and put under `## Retain`
+    dropped: int = 0  # those of a model that no note bears out
+    model_trouble: str = ""  # then facts were taken by rule
     dry_run: bool = False
 
 
@@ -92,11 +108,55 @@ async def reflect(services: Services, agent: str, since: date, *, dry_run: bool,
     """One at a time for an agent. Raises NotFound for an unknown one, WorkspaceError where files cannot be written."""
     own = await services.keep(Knowledge).of(agent)
     async with own.reflecting:
+        reading = NoteReading() if dry_run else await _read_notes(services, own, agent, since)
         done = await _reflect(services, own, since, dry_run=dry_run, accept_loss=accept_loss)
-        if dry_run or not any(each.edited for each in done.pages):
-            return done
-        again = await _reflect(services, own, since, dry_run=False, accept_loss=accept_loss)  # now with what was edited
-        return replace(again, pages=_joined((*done.pages, *again.pages)), commit=again.commit or done.commit)
+        if not dry_run and any(each.edited for each in done.pages):  # now with what was edited
+            again = await _reflect(services, own, since, dry_run=False, accept_loss=accept_loss)
+            done = replace(again, pages=_joined((*done.pages, *again.pages)), commit=again.commit or done.commit)
+        noted = tuple(f"{path}: {bullet}" for path, bullets in reading.bullets.items() for bullet in bullets)
+        return replace(
+            done, model_calls=reading.calls, noted=noted, dropped=reading.dropped, model_trouble=reading.trouble
+        )
+
+
+async def _read_notes(services: Services, own: AgentKnowledge, agent: str, since: date) -> NoteReading:
+    """Facts in plain lines of the daily notes since then, written into these notes. A kill between two notes leaves the
+    others as they were; they are read again."""
+    id_, settings = agent.strip().lower() or services.agents.default, services.config.section(ReflectionSettings)
+    record = await asyncio.to_thread(read_record, own.boundary)
+    notes = await asyncio.to_thread(_notes_since, own, since)
+    if not any(plain_lines(path, text, record.read.get(path, ())) for path, text in notes.items()):
+        return NoteReading()  # nothing new costs nothing
+    asks = settings.model.strip().lower() != NO_MODEL and await has_model(services, id_, settings.model)
+    ask = model_question(services, id_, settings.model) if asks else None
+    reading = await read_plain_notes(notes, record.read, ask, services.agents.redact)
+
+    def write() -> None:
+        for path, bullets in reading.bullets.items():
+            if bullets:
+                rewrite(own.boundary, path, partial(_with_more, bullets), create=False)
+        for path, digests in reading.read.items():
+            record.read[path] = [*record.read.get(path, ()), *digests]
+        write_record(own.boundary, record)
+
+    await asyncio.to_thread(write)
+    await own.sync()
+    return reading
+
+
+def _with_more(bullets: Sequence[str], _: str, before: bytes | None) -> bytes:
+    return with_bullets((before or b"").decode("utf-8", "surrogateescape"), bullets).encode("utf-8", "surrogateescape")
+
+
+def _notes_since(own: AgentKnowledge, since: date) -> dict[str, str]:
+    """Daily notes of the owner, by path. Blocks."""
+    try:
+        files = own.boundary.walk("memory").files
+    except NotFound:
+        return {}
+    paths = [each for each in files if each.endswith(".md") and (day := date_in_path(each)) and day >= since]
+    texts = ((each, _text(own.boundary, each)) for each in paths if not own.is_outside(each))
+    return {path: text for path, text in texts if text}
 
 
 def _joined(reports: Iterable[PageReport]) -> tuple[PageReport, ...]:
@@ -130,7 +190,8 @@ async def _reflect(
         if not report.left_alone and before != result.text
     ]
     opinions = [each for each in facts if each.fact.kind == "opinion"]
-    proposals = _proposals(boundary, record, facts, today)
+    often = await own.store.often_recalled(ASKED_OFTEN)
+    proposals = _proposals(boundary, record, facts, often, today)
     commit, no_commit = "", ""
     if not dry_run:
         waiting = [page.path for page, _ in changed]
@@ -280,8 +341,11 @@ def _commit(
     return (done.commit.id, "") if done.commit else ("", "nothing has changed")
 
 
-def _proposals(boundary: Boundary, record: BankRecord, facts: Sequence[StoredFact], today: date) -> list[BankProposal]:
-    """Opinions that are sure, and facts that several notes have, unless MEMORY.md has them."""
+def _proposals(
+    boundary: Boundary, record: BankRecord, facts: Sequence[StoredFact], often: Mapping[str, int], today: date
+) -> list[BankProposal]:
+    """Opinions that are sure, facts that several notes have, and those that different questions have found, unless
+    MEMORY.md has them. `often`: how many questions, by fact."""
     known = " ".join((_text(boundary, "MEMORY.md") or "").casefold().split())
     found: dict[str, BankProposal] = {}
     opinions = [each for each in facts if each.fact.kind == "opinion"]
@@ -296,6 +360,10 @@ def _proposals(boundary: Boundary, record: BankRecord, facts: Sequence[StoredFac
                 f"confidence {belief.confidence:.2f}",
                 belief.sources,
             )
+    for each in facts:
+        if each.fact.id in often and each.fact.origin == Origin.OWNER:
+            why = f"{often[each.fact.id]} different questions have found it"
+            _propose(found, record, known, each.entities, each.fact.text, why, (each.fact.source,))
     places: dict[str, list[StoredFact]] = {}
     for each in facts:
         if each.fact.kind == "world" and each.fact.origin == Origin.OWNER:

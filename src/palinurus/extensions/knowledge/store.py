@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,6 +28,7 @@ from palinurus.text.words import index_words
 declare_queries("knowledge", __file__)
 declare_series("knowledge", Series("knowledge", Path(__file__).parent / "sql" / "sqlite" / "knowledge_steps"))
 T = TypeVar("T")
+REMEMBERED = timedelta(90)  # for so long counts that a fact was recalled
 
 
 class Entity(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -126,6 +127,19 @@ class KnowledgeStore:
 
     async def all_facts(self) -> list[StoredFact]:
         return list((await self._read(lambda tx: _stored(tx, tx.all("knowledge.all_facts")))).values())
+
+    async def note_recalled(self, facts: Sequence[str], question: str, today: date) -> None:
+        """That these facts, by their ids, were the best answers to a question. What is long ago is forgotten."""
+
+        def work(tx: Transaction) -> None:
+            tx.run("knowledge.forget_recalled", before=(today - REMEMBERED).isoformat())
+            tx.many("knowledge.put_recalled", [(fact, question, today.isoformat()) for fact in facts])
+
+        await self._write(work)
+
+    async def often_recalled(self, least: int) -> dict[str, int]:
+        """Ids of facts that so many different questions have found, and how many did."""
+        return dict(await self._read(lambda tx: tx.all("knowledge.often_recalled", least=least)))
 
     async def count(self) -> int:
         return int(await self._read(lambda tx: tx.value("knowledge.count")))

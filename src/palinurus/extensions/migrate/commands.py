@@ -16,7 +16,7 @@ import click
 from msgspec.structs import replace
 
 from palinurus.cli.command import call_operation, follow_to_report, make_on_first_run, open_home
-from palinurus.cli.shell import Shell, echo, run_async, with_json
+from palinurus.cli.shell import LazyGroup, Shell, echo, run_async, with_json
 from palinurus.domain.errors import BadRequest, StorageError
 from palinurus.domain.events import visible
 from palinurus.extensions.migrate.export_tree import ENDING, ExportReport
@@ -68,9 +68,9 @@ Examples:
 """
 
 
-@click.group()
+@click.group(cls=LazyGroup)
 def migrate() -> None:
-    """Import the home of another program."""
+    """Import the home of another program, or move this one to another database."""
 
 
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Only show what would be imported. This is the default.")

@@ -31,7 +31,6 @@ from palinurus.sessions.extraction import Extraction
 from palinurus.sessions.session import Session
 from palinurus.sessions.store import add_extraction
 from palinurus.storage.database import Database
-from palinurus.storage.files import looking_into
 from palinurus.storage.transaction import ConstraintBroken, Transaction, declare_queries, encoded
 
 declare_queries("imports", __file__)
@@ -211,7 +210,7 @@ class ImportStore(Struct):
     async def _store_ids(self, session_id: str) -> None:
         """Store the ids of its entries, then records of what its cuts put away, which are found by id."""
         cuts = list[int]()
-        with closing(_sorted_ids(self.database.path, session_id)) as steps:
+        with closing(_sorted_ids(self.database, session_id)) as steps:
             while step := await asyncio.to_thread(next, steps, ()):
                 cuts += [position for _, position, kind in step if kind in CUTS]
                 await self.database.write(partial(_store_id_step, session_id=session_id, ids=step))
@@ -327,9 +326,9 @@ def _publish(tx: Transaction) -> list[VisibleSession]:
     return visible
 
 
-def _sorted_ids(path: Path, session_id: str) -> Generator[Sequence[EntryId], None, None]:
+def _sorted_ids(database: Database, session_id: str) -> Generator[Sequence[EntryId], None, None]:
     """The ids of a session's entries, a step at a time, as they were when the first step was read."""
-    with looking_into(path) as tx:
+    with database.apart() as tx:
         tx.run("imports.sort_ids", id=session_id)  # a temporary table: a long read would hold up the write-ahead log
         found = tx.each("imports.sorted_ids")
         while step := list(islice(found, IDS_STEP)):

@@ -22,7 +22,7 @@ from palinurus.domain.tool import MALFORMED
 from palinurus.extensions.openai_api import messages
 from palinurus.extensions.openai_api.client_tools import named_calls, read_tools
 from palinurus.extensions.openai_api.errors import ApiError, anthropic_body, anthropic_error
-from palinurus.extensions.openai_api.messages import ChatTool, ClientHistory, ClientMessage, FunctionSpec
+from palinurus.extensions.openai_api.messages import ChatTool, ClientCall, ClientHistory, ClientMessage, FunctionSpec
 from palinurus.extensions.openai_api.reply_format import read_format
 from palinurus.extensions.openai_api.run import RunRequest, StartedRun, ToolChoice, start_run
 from palinurus.extensions.openai_api.stream import EventStream, whole_answer
@@ -133,12 +133,12 @@ def _messages(message: InputMessage, names: dict[str, str], where: str) -> Itera
         raise BadRequest(f"{where}.role: {message.role[:40]!r} is an unknown role", hint="user, or assistant")
     role: messages.Role = "user" if message.role == "user" else "assistant"
     others: list[MessageBlock] = []
-    calls: list[str] = []
+    calls: list[ClientCall] = []
     for block in blocks:
         if block.type == "tool_result":
             yield _result(block, names, where)
         elif block.type == "tool_use":
-            calls.append(f"{block.name}({msgspec.json.encode(block.input).decode()})")
+            calls.append(ClientCall(block.id, block.name, msgspec.json.encode(block.input).decode()))
         elif block.type not in ("thinking", "redacted_thinking"):  # ours come from the transcript
             others.append(block)
     text, pictures = _content(others, where)

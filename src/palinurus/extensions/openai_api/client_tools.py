@@ -1,4 +1,5 @@
-"""Tools that the client runs itself: which it offers, the ids of their calls, and the calls that wait for results.
+"""Tools that the client runs itself: which it offers, the ids of their calls, the calls that wait for results, and a
+history with calls as entries of a transcript.
 
 The id of a call contains the run and a number (`call_<run>_0`), so a result leads to the session in which the call is
 open, even after a restart and when the client does not name the session.
@@ -8,19 +9,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from palinurus.agent.resume import CLIENTS
+from palinurus.agent.resume import CLIENT_SOURCE, CLIENTS
 from palinurus.context.assemble import unanswered
 from palinurus.dispatch.runs import Run
 from palinurus.domain.errors import BadRequest, NotFound
 from palinurus.domain.events import RunResult
-from palinurus.domain.messages import Image, Origin, Text, ToolCall, ToolResult
+from palinurus.domain.messages import (
+    AssistantMessage,
+    ContextNote,
+    Image,
+    Message,
+    Origin,
+    Text,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+)
 from palinurus.domain.tool import MALFORMED, ToolSpec
-from palinurus.extensions.openai_api.messages import ChatTool, ClientMessage, ResponseTool
+from palinurus.extensions.openai_api.messages import ChatTool, ClientCall, ClientMessage, ResponseTool
 from palinurus.extensions.openai_api.pictures import read_pictures
 from palinurus.operations.services import Services
 
@@ -84,6 +96,52 @@ async def _result(services: Services, call: ToolCall, message: ClientMessage) ->
     images = await read_pictures(services, message.pictures)
     content: str | tuple[Text | Image, ...] = (Text(message.text), *images) if images else message.text
     return ToolResult(call.id, call.name, content, message.is_error, origin=Origin.OUTSIDE, details=dict(CLIENTS))
+
+
+def entries_of(
+    said: Sequence[ClientMessage], pictures: Iterator[Image], now: int
+) -> tuple[tuple[Message, ...], tuple[ContextNote, ...]]:
+    """The messages as those of a transcript, and notes for the next: results of calls that are not there.
+
+    `pictures`: those of all messages, in their order.
+    """
+    entries: list[Message] = []
+    notes: list[ContextNote] = []
+    open_calls: set[str] = set()
+    for at, each in enumerate(said):
+        shown = tuple(islice(pictures, len(each.pictures)))
+        text = (Text(each.text),) if each.text.strip() else ()
+        if each.role == "assistant":
+            reply = AssistantMessage((*text, *(_call_block(call, at) for call in each.calls)), timestamp=now)
+            if entries and isinstance(before := entries[-1], AssistantMessage):  # some formats send it in parts
+                reply = AssistantMessage((*before.content, *reply.content), timestamp=now)
+                entries.pop()
+            entries.append(reply)
+            open_calls = {call.id for call in reply.calls}
+        elif each.role == "tool" and each.call_id in open_calls:
+            result = (*text, *shown) if shown else each.text
+            outside = Origin.OUTSIDE, None, (CLIENT_SOURCE,)
+            entries.append(ToolResult(each.call_id, each.name, result, each.is_error, now, *outside))
+        elif each.role == "tool":
+            labelled = " ".join((f"Tool:{each.name}:", each.text, *("[picture]" for _ in shown)))
+            notes.append(ContextNote("history", labelled, origin=Origin.OUTSIDE, sources=(CLIENT_SOURCE,)))
+        else:
+            entries.append(UserMessage((*text, *shown), now, context=tuple(notes)))
+            open_calls, notes = set(), []
+    return tuple(entries), tuple(notes)
+
+
+def _call_block(call: ClientCall, at: int) -> ToolCall | Text:
+    """A call that no provider would take is told as text."""
+    if not _NAME.fullmatch(call.name):
+        return Text(f"[called {call.text}]")
+    try:
+        arguments = msgspec.json.decode(call.arguments or "{}")
+    except (msgspec.DecodeError, RecursionError):
+        arguments = None
+    if not isinstance(arguments, dict) or is_deep(arguments):
+        arguments = {MALFORMED: call.arguments}
+    return ToolCall(call.id or f"call-{at}-{call.name}", call.name, arguments)
 
 
 def read_tools(tools: Iterable[ChatTool | ResponseTool]) -> Iterator[ToolSpec]:

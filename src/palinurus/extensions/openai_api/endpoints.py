@@ -46,6 +46,8 @@ async def complete(gateway: GatewayContext, request: Request) -> Response:
         raise BadRequest(f"n is {body.n}, but an agent gives one answer", hint="leave n out")
     if body.functions:
         raise BadRequest("functions is an older form that is not supported", hint="send them as tools")
+    if "audio" in (body.modalities or ()):
+        raise BadRequest("replies are text, not audio", hint="leave modalities out")
     history = messages.read_messages(body.messages)
     tools = () if body.tool_choice == "none" else read_tools(body.tools or ())
     form = read_format(body.response_format)

@@ -1,21 +1,18 @@
 """The requests of the endpoints, and their messages as one history.
 
 Clients of OpenAI keep the history themselves and send all of it each time. A session here has its own, so only the
-messages after the last reply are new; a request without a session brings everything. Earlier messages are passed on as
-labelled text (`User:`, `Assistant:`, `Tool:<name>:`), as OpenClaw does: they are the client's claim and not part of a
-transcript. Unknown fields are ignored.
+messages after the last reply are new; a session that is new gets all of them as entries of their roles. A result whose
+call is not there becomes a note of outside text. Unknown fields are ignored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import count
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
 
 from palinurus.domain.errors import BadRequest
-from palinurus.domain.messages import Origin
 
 MOST_MESSAGES = 4_096
 MOST_PICTURES = 8
@@ -95,6 +92,7 @@ class ChatRequest(Struct, frozen=True):
     user: str | None = None
     n: int | None = None
     functions: list[Any] | None = None
+    modalities: list[str] | None = None
 
 
 class CompletionRequest(Struct, frozen=True):
@@ -161,13 +159,25 @@ class EmbeddingsRequest(Struct, frozen=True):
     user: str | None = None
 
 
+class ClientCall(Struct, frozen=True):
+    """A tool call in the history of a client."""
+
+    id: str
+    name: str
+    arguments: str  # as JSON
+
+    @property
+    def text(self) -> str:
+        return f"{self.name}({self.arguments})"
+
+
 class ClientMessage(Struct, frozen=True):
     """One message. Pictures are URLs that were not read yet."""
 
     role: Role
     text: str = ""
     pictures: tuple[str, ...] = ()
-    calls: tuple[str, ...] = ()  # of an assistant: its tool calls as text
+    calls: tuple[ClientCall, ...] = ()  # of an assistant
     call_id: str = ""  # of a tool
     name: str = ""  # of a tool
     is_error: bool = False  # of a tool
@@ -186,18 +196,10 @@ class ClientHistory(Struct, frozen=True):
         return self.messages[replies[-1] + 1 :] if replies else self.messages
 
 
-class NewMessage(Struct, frozen=True):
-    """The message to answer, with the history before it."""
-
-    text: str
-    pictures: tuple[str, ...] = ()
-    history: str = ""
-    origin: Origin = Origin.OWNER  # of the history: outside, if it holds a tool result
-
-
 def read_messages(messages: Sequence[ChatMessage]) -> ClientHistory:
     """Messages of a chat. Raises BadRequest for what cannot be read."""
-    names = {call.id: call.function.name for message in messages for call in message.tool_calls or () if call.function}
+    calls = (call for message in messages for call in message.tool_calls or ())
+    names = {call.id: call.function.name for call in calls if call.id and call.function}
     return make_history([_chat_message(each, names, f"messages[{index}]") for index, each in enumerate(messages)])
 
 
@@ -210,7 +212,7 @@ def _chat_message(message: ChatMessage, names: dict[str, str], where: str) -> Cl
     if role is None:
         raise BadRequest(f"{where}.role: {message.role[:40]!r} is an unknown role", hint="user, or tool")
     call_id = message.tool_call_id or ""
-    calls = tuple(map(_call_text, message.tool_calls or ())) if role == "assistant" else ()
+    calls = tuple(map(_call, message.tool_calls or ())) if role == "assistant" else ()
     name = names.get(call_id) or message.name or "tool" if role == "tool" else ""
     return ClientMessage(role, text, pictures, calls, call_id, name)
 
@@ -235,7 +237,7 @@ def _item_message(item: InputItem, names: dict[str, str], where: str) -> ClientM
                 raise BadRequest(f"{where}.role: {item.role[:40]!r} is an unknown role", hint="user")
             return ClientMessage(role, text, pictures)
         case "function_call":
-            return ClientMessage("assistant", calls=(f"{item.name}({item.arguments})",))
+            return ClientMessage("assistant", calls=(ClientCall(item.call_id, item.name, item.arguments),))
         case "function_call_output":
             text, pictures = _content(item.output, where)
             return ClientMessage("tool", text, pictures, (), item.call_id, names.get(item.call_id) or "tool")
@@ -261,31 +263,16 @@ def make_history(parts: Sequence[ClientMessage | str]) -> ClientHistory:
     return ClientHistory(messages, instructions)
 
 
-def new_message(messages: Sequence[ClientMessage]) -> NewMessage:
-    """The last message to answer, and the others as history. Raises BadRequest when there is none."""
+def split_history(messages: Sequence[ClientMessage]) -> tuple[Sequence[ClientMessage], str, tuple[str, ...]]:
+    """What was said before, and text and pictures of the message to answer. Raises BadRequest when there is none."""
     last = messages[-1] if messages else None
     if last is None or last.role == "assistant":
         raise BadRequest("the last message must be from a user or a tool", hint="add the message to answer")
-    is_user = last.role == "user"
-    earlier = messages[:-1] if is_user else messages
-    pictures = tuple(picture for message in messages for picture in message.pictures)
-    history = label_messages(earlier)
-    if len(history) > MOST_CHARACTERS:
-        raise BadRequest(f"the history has {len(history):,} characters; the limit is {MOST_CHARACTERS:,}")
-    origin = Origin.OUTSIDE if any(message.role == "tool" for message in earlier) else Origin.OWNER
-    return NewMessage(last.text if is_user else GO_ON, pictures, history, origin)
-
-
-def label_messages(messages: Iterable[ClientMessage]) -> str:
-    """Messages as text, each with its role. Pictures are numbered in their order."""
-    number = count(1)
-    labelled: list[str] = []
-    for each in messages:
-        label = f"Tool:{each.name}" if each.role == "tool" else each.role.capitalize()
-        calls = [f"[called {call}]" for call in each.calls]
-        parts = (each.text, *calls, *(f"[picture {next(number)}]" for _ in each.pictures))
-        labelled.append(f"{label}: {' '.join(part for part in parts if part)}")
-    return "\n\n".join(labelled)
+    earlier = messages[:-1] if last.role == "user" else messages
+    size = sum(len(each.text) + sum(len(call.text) for call in each.calls) for each in earlier)
+    if size > MOST_CHARACTERS:
+        raise BadRequest(f"the history has {size:,} characters; the limit is {MOST_CHARACTERS:,}")
+    return (earlier, last.text, last.pictures) if last.role == "user" else (earlier, GO_ON, ())
 
 
 def _content(content: Content, where: str) -> tuple[str, tuple[str, ...]]:
@@ -312,5 +299,6 @@ def _address(part: ContentPart, where: str) -> str:
     return url
 
 
-def _call_text(call: ChatToolCall) -> str:
-    return f"{call.function.name}({call.function.arguments})" if call.function else call.type
+def _call(call: ChatToolCall) -> ClientCall:
+    function = call.function or ChatFunction(call.type)
+    return ClientCall(call.id, function.name, function.arguments)

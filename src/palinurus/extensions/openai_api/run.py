@@ -11,6 +11,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -25,7 +26,7 @@ from palinurus.domain.keys import ONE_OFF, SessionKey
 from palinurus.domain.messages import ContextNote, ReplyFormat, ToolResult
 from palinurus.domain.tool import ToolSpec
 from palinurus.extensions.openai_api import messages
-from palinurus.extensions.openai_api.client_tools import check_tools, find_answers
+from palinurus.extensions.openai_api.client_tools import check_tools, entries_of, find_answers
 from palinurus.extensions.openai_api.errors import ApiError
 from palinurus.extensions.openai_api.messages import ClientMessage
 from palinurus.extensions.openai_api.pictures import read_pictures
@@ -73,7 +74,7 @@ def conversation_digest(agent: str, messages: Sequence[ClientMessage]) -> str:
 def _parts(message: ClientMessage) -> Iterator[tuple[str, str]]:
     if text := message.text.strip():  # clients trim it
         yield f"{message.role}:{message.call_id}", text.encode("utf-8", "replace").decode()
-    yield from (("call", call.encode("utf-8", "replace").decode()) for call in message.calls)
+    yield from (("call", call.text.encode("utf-8", "replace").decode()) for call in message.calls)
     yield from (
         ("picture", hashlib.sha256(picture.encode("utf-8", "replace")).hexdigest()) for picture in message.pictures
     )
@@ -82,7 +83,6 @@ def _parts(message: ClientMessage) -> Iterator[tuple[str, str]]:
 CHANNEL = "openai"
 LONGEST_KEY = 256
 INSTRUCTIONS = "instructions of the client"
-HISTORY = "the conversation so far"
 PRODUCTS = ("palinurus", "openclaw")
 RESERVED = ("subagent", "cron", "acp")  # sessions that belong to runs of their own
 _NAMED = re.compile(r"(?:(?:palinurus|openclaw)[/:]|agent:)(.+)")
@@ -203,15 +203,14 @@ async def start_run(gateway: GatewayContext, request: Request, wanted: RunReques
         if answers:
             target = target_of_session(answers.run.key)
             texts = [each for each in wanted.history.new if each.role == "user"]  # sent along with the results
-            added = messages.new_message(texts) if texts else messages.NewMessage("")
-            message = await _message(gateway.services, added, answers.results)
+            message = await _message(gateway.services, texts, answers.results)
         elif known and await gateway.services.sessions.find(known):
             target = target_of_session(known)
-            message = await _message(gateway.services, messages.new_message(wanted.history.new))
+            message = await _message(gateway.services, wanted.history.new)
         else:
             known = None  # or archived since
             new = await _unknown_messages(gateway, target, wanted)
-            message = await _message(gateway.services, messages.new_message(new))
+            message = await _message(gateway.services, new)
         run = await _submit(gateway, request, wanted, target, message)
     except BaseException:
         if known:  # nothing was added to it
@@ -226,16 +225,16 @@ async def start_run(gateway: GatewayContext, request: Request, wanted: RunReques
 async def _submit(
     gateway: GatewayContext, request: Request, wanted: RunRequest, target: SessionTarget, message: Inbound
 ) -> Run:
-    tools = check_tools(wanted.tools)
+    choice, tools = _allowed(wanted.choice, check_tools(wanted.tools))
     whole = msgspec.structs.replace(
         message,
         idempotency_key=f"{CHANNEL}:{_idempotency_key(request) or gateway.new_id()}",
         session_key=str(target.key),
         attended=target.lasting,
-        notes=(*_instructions(_requests(wanted)), *message.notes),
+        notes=(*_instructions(_requests(wanted, choice)), *message.notes),
         model=requested_model(request.headers),
         client_tools=tools,
-        tool_choice=_forced_tool(wanted.choice, tools),
+        tool_choice=_forced_tool(choice, tools),
         reply_format=wanted.form,
     )
     return await gateway.services.dispatcher.submit(whole)
@@ -256,10 +255,15 @@ async def _unknown_messages(
     return wanted.history.new
 
 
-async def _message(services: Services, new: messages.NewMessage, results: tuple[ToolResult, ...] = ()) -> Inbound:
-    notes = (ContextNote("history", new.history, HISTORY, origin=new.origin),) if new.history else ()
-    images = await read_pictures(services, new.pictures) if new.pictures else ()
-    return Inbound(new.text, "", images, channel=CHANNEL, notes=notes, plain=True, results=results)
+async def _message(services: Services, new: Sequence[ClientMessage], results: tuple[ToolResult, ...] = ()) -> Inbound:
+    """The last of the messages, after those before it. Of results there may be nothing else."""
+    before, text, own = messages.split_history(new) if new or not results else ((), "", ())
+    addresses = [*chain.from_iterable(each.pictures for each in before), *own]
+    pictures = iter(await read_pictures(services, addresses) if addresses else ())
+    earlier, notes = entries_of(before, pictures, services.clock.now_ms())
+    return Inbound(
+        text, "", tuple(pictures), channel=CHANNEL, notes=notes, plain=True, earlier=earlier, results=results
+    )
 
 
 def _instructions(text: str) -> tuple[ContextNote, ...]:
@@ -279,9 +283,21 @@ def _idempotency_key(request: Request) -> str:
     return key
 
 
-def _requests(wanted: RunRequest) -> str:
+def _allowed(choice: ToolChoice, tools: tuple[ToolSpec, ...]) -> tuple[ToolChoice, tuple[ToolSpec, ...]]:
+    """A choice of `allowed_tools` as one among these tools alone."""
+    if not isinstance(choice, dict) or choice.get("type") != "allowed_tools":
+        return choice, tools
+    asked = choice.get("allowed_tools", choice)  # /v1/responses has its fields one level higher
+    named = asked.get("tools") if isinstance(asked, dict) else None
+    if not isinstance(named, list) or not all(isinstance(each, dict) for each in named):
+        raise BadRequest("tool_choice.allowed_tools has no list of tools", hint="name each as in tools")
+    names = set(map(_named_tool, named))
+    return asked.get("mode"), tuple(spec for spec in tools if spec.name in names)
+
+
+def _requests(wanted: RunRequest, choice: ToolChoice) -> str:
     """The instructions of a client, with those that follow from its parameters."""
-    parts = (wanted.history.instructions, _tool_choice_text(wanted.choice), describe_format(wanted.form))
+    parts = (wanted.history.instructions, _tool_choice_text(choice), describe_format(wanted.form))
     return "\n\n".join(part for part in parts if part)
 
 

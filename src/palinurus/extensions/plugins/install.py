@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterable
 from contextlib import suppress
 from importlib import metadata
@@ -25,6 +26,8 @@ from palinurus.config.home import Home
 from palinurus.domain.errors import BadRequest, NotFound, Stale
 from palinurus.extensions.plugins.find import FoundPlugin, read_plugin
 from palinurus.extensions.plugins.index import (
+    MOST_BYTES,
+    MOST_FILES,
     HealthFile,
     InstalledPlugin,
     Tier,
@@ -44,6 +47,7 @@ _LEFT_OUT = frozenset(
     {"__pycache__", ".git", ".venv", "venv", "node_modules", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
 )
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,._-]+\])?(\s*(==|>=|<=|~=|<|>)\s*[A-Za-z0-9.*+!_-]+)*")
+_METADATA = re.compile(r"[^/]+\.dist-info/METADATA", re.IGNORECASE)
 _BUILT = (".tar.gz", ".zip", ".tar.bz2", ".tgz")
 
 
@@ -68,7 +72,7 @@ def stage_plugin(home: Home, source: str) -> StagedPlugin:
     elif source.endswith(".whl") or (not path.exists() and _NAME.fullmatch(source)):
         if (ours := _beside_us(source)) is not None:
             return ours
-        _pip(source, staging / "new")
+        _install_wheel(source, staging)
         folder = _plugin_among(staging / "new")
     else:
         known = source.endswith(_BUILT) or "://" in source or path.exists()
@@ -164,18 +168,48 @@ def _refuse(path: str, error: OSError) -> None:
     raise BadRequest(f"{path} cannot be read: {(error.strerror or str(error)).lower()}")
 
 
-def _pip(what: str, target: Path) -> None:
-    """Wheels only, so nothing is built and nothing is run."""
+def _install_wheel(what: str, staging: Path) -> None:
+    """Into `new`, with what it requires: wheels only, so nothing is built and nothing is run."""
     if what.endswith(".whl") and not Path(what).is_file():
         raise BadRequest(f"there is no wheel {what}")
+    extras = match[0] if (match := re.search(r"\[[^]]*\]", what)) and not what.endswith(".whl") else ""
+    _pip(what, "download", "--no-deps", "--dest", str(staging / "wheel"), what)
+    (wheel,) = (staging / "wheel").iterdir()
+    _check_wheel(wheel)
+    _pip(what, "install", "--no-compile", "--target", str(staging / "new"), f"{wheel}{extras}")
+    for cache in list((staging / "new").rglob("__pycache__")):  # no digest counts these, and Python would run them
+        shutil.rmtree(cache)
+
+
+def _check_wheel(wheel: Path) -> None:
+    """Raises BadRequest for one that would fill the disk, and for one that names an address which pip would build."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            entries = archive.infolist()
+            if len(entries) > MOST_FILES or sum(each.file_size for each in entries) > MOST_BYTES:
+                raise BadRequest(f"{wheel.name} is larger than {MOST_FILES:,} files or {MOST_BYTES:,} bytes")
+            about = [each for each in entries if _METADATA.fullmatch(each.filename)]
+            lines = [line for each in about for line in archive.read(each).decode(errors="replace").splitlines()]
+    except (zipfile.BadZipFile, OSError) as error:
+        raise BadRequest(f"{wheel.name} is no wheel: {error}") from None
+    for line in lines:
+        if line.lower().startswith("requires-dist:") and "@" in line.partition(";")[0]:
+            raise BadRequest(
+                f"{wheel.name} requires {line[14:].strip()[:200]}, and building what stands there would run code",
+                hint="its author should name a version instead of an address",
+            )
+
+
+def _pip(what: str, *words: str) -> None:
+    """Blocks. Raises BadRequest."""
     command = [
-        sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input",
-        "--only-binary", ":all:", "--no-compile", "--target", str(target), what,
+        sys.executable, "-m", "pip", words[0], "--quiet", "--disable-pip-version-check", "--no-input",
+        "--only-binary", ":all:", *words[1:],
     ]  # fmt: skip
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PIP_SECONDS, check=False)
     except subprocess.TimeoutExpired:
-        raise BadRequest(f"pip did not install {what} within {PIP_SECONDS:g} s") from None
+        raise BadRequest(f"pip did not {words[0]} {what} within {PIP_SECONDS:g} s") from None
     if done.returncode:
         said = [line for line in done.stderr.splitlines() if line.strip()]
         why = next((line for line in reversed(said) if "ERROR" in line), said[-1] if said else "pip failed")
@@ -183,13 +217,17 @@ def _pip(what: str, target: Path) -> None:
 
 
 def _plugin_among(root: Path) -> Path:
-    """The folder of the manifest: the root itself, or the package that an entry point names."""
+    """The folder of the manifest: the root itself, or the package that an entry point names: first of the distribution
+    that was asked for, which pip marks as REQUESTED."""
     if find_manifest(root) is not None:
         return root
+    points = sorted(
+        root.glob("*.dist-info/entry_points.txt"), key=lambda each: not (each.parent / "REQUESTED").exists()
+    )
     found = [
         root / Path(*module.split("."))
-        for points in sorted(root.glob("*.dist-info/entry_points.txt"))
-        for module in _entry_modules(points.read_text())
+        for each in points
+        for module in _entry_modules(each.read_text(errors="replace"))
     ]
     for each in found:
         if find_manifest(each) is not None:

@@ -212,6 +212,7 @@ def respond(request: ModelRequest, today: date) -> str | tuple[Call, ...]:
     message = request.messages[at] if request.messages else None
     results = [each for each in request.messages[at + 1 :] if isinstance(each, ToolResult)]
     offered = {spec.name for spec in request.head.tools}
+    offered |= {COMMANDS["remember"][0]} if FACTS in offered else set()
     intent, what = understand(message.text if isinstance(message, UserMessage) else "")
     if intent == "help" and not results:
         return f"{what}{_help(offered)}\n{NO_MODEL}"

@@ -129,7 +129,7 @@ def is_marked(place: str, lines: Iterable[str]) -> bool:
 def is_note(place: str) -> bool:
     """Returns whether it is a notes file, in which each line may have its own source."""
     parts = place.casefold().split("/")
-    return len(parts) > 1 and parts[0] == "memory" and parts[-1].endswith(".md")
+    return len(parts) > 1 and parts[0] in ("memory", "bank") and parts[-1].endswith(".md")
 
 
 def sources_of_names(files: WorkspaceFiles, places: Sequence[str]) -> tuple[str, ...]:

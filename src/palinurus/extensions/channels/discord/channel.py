@@ -26,7 +26,8 @@ from palinurus.domain.errors import ConfigError, JobError, JobFailed, JobRefused
 from palinurus.extensions.channels.discord.gateway import INTENT_HINT, GatewayClient
 from palinurus.extensions.channels.discord.receive import EventReceiver
 from palinurus.extensions.channels.discord.rest import LOGIN_HINT, BotTokenRefused, DiscordApi
-from palinurus.extensions.channels.settings import DiscordSettings
+from palinurus.extensions.channels.intake import BoundedDict
+from palinurus.extensions.channels.settings import DiscordSettings, required_secret
 from palinurus.text.markdown import TextLimits
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,6 @@ SILENT = 1 << 12
 BUTTONS_OF_A_ROW = 5
 MOST_ROWS = 5
 LONGEST_NONCE = 25
-MOST_CHATS = 10_000  # whose ids are remembered
 MAY_READ_CONTENT = (1 << 18) | (1 << 19)  # flags of an app: of a verified one, of any other
 FINISH_SECONDS = 5
 COMMAND_NAME = re.compile(r"[-_a-z0-9]{1,32}")
@@ -73,13 +73,9 @@ class DiscordChannel(Channel):
     def __init__(self, context: ChannelContext) -> None:
         super().__init__(context)
         self._settings = context.settings(DiscordSettings)
-        self._token = (context.secret(self._settings.token) or context.env.get("DISCORD_BOT_TOKEN", "")).strip()
-        if not self._token:
-            raise ConfigError(
-                f"channels.{context.channel}: the account {context.account} has no token", hint=LOGIN_HINT
-            )
+        self._token = required_secret(context, self._settings.token, "token", LOGIN_HINT, "DISCORD_BOT_TOKEN")
         self._api = self._new_api()
-        self._chats: dict[str, str] = {}  # of a person or channel: where it is written to
+        self._chats: BoundedDict[str, str] = BoundedDict(10_000)  # of a person or channel: where it is written to
 
     def _new_api(self) -> DiscordApi:
         return DiscordApi(self.context, self._settings.api_root, self._token, self._settings.retry.policy())
@@ -93,7 +89,7 @@ class DiscordChannel(Channel):
                 app = await self._api.request("GET", "/applications/@me")
             except BotTokenRefused as error:
                 raise ConfigError(error.message, hint=error.hint) from error
-            receiver = EventReceiver(self._api, inbox, int(me["id"]), f"@{me['username']}", self._know_chat)
+            receiver = EventReceiver(self._api, inbox, int(me["id"]), f"@{me['username']}", self._chats)
             await receiver.load()
             receiver.order.start(partial(self._register_commands, app["id"], inbox))
             client = GatewayClient(self._api, self._token, gateway, self.context, receiver.events, receiver.order.room)
@@ -166,11 +162,6 @@ class DiscordChannel(Channel):
             raise JobRefused(f"{message_id[:40]!r} is not the id of a message on Discord")
         return f"/channels/{await self._chat(target)}/messages/{message_id}"
 
-    def _know_chat(self, peer: str, chat: str) -> None:
-        if len(self._chats) >= MOST_CHATS:
-            self._chats.clear()
-        self._chats[peer] = chat
-
     async def _chat(self, target: ChatTarget) -> str:
         """The channel to write to. A plain id may be a channel's or a person's: Discord knows which."""
         kind, _, name = target.to.rpartition(":")
@@ -181,7 +172,7 @@ class DiscordChannel(Channel):
             return place
         if name not in self._chats:
             try:
-                self._know_chat(name, await self._find_chat(kind, name))
+                self._chats[name] = await self._find_chat(kind, name)
             except JobError:
                 raise
             except PalinurusError as error:  # nothing has been sent yet

@@ -1,4 +1,4 @@
-"""The connection to Discord's gateway, and the order in which what it brings is worked on.
+"""The connection to Discord's gateway.
 
 discord.py speaks the protocol, parses events and keeps the state of the servers. Three things are done otherwise than
 its Client does them. It reconnects with pauses of seconds: the library's grow to 17 minutes, or are none at all when a
@@ -30,7 +30,6 @@ CONNECT_SECONDS = 60
 CLOSE_SECONDS = 3  # how long the other side may take to say goodbye
 LONGEST_PAUSE = 30.0
 LARGEST_FRAME = 64 * 1024 * 1024
-MOST_IN_FLIGHT = 200
 STALE_TRIES = 3  # after as many failures the address that Discord gave for resuming is no longer believed
 INTENT_HINT = (
     "in Discord's developer portal (discord.com/developers/applications) choose the app, Bot, "
@@ -40,48 +39,6 @@ FATAL = {
     4004: ("Discord does not accept the bot's token", LOGIN_HINT),
     4014: ("the bot may not read messages: its Message Content Intent is off", INTENT_HINT),
 }
-Work = Callable[[], Awaitable[None]]
-
-
-class ChatOrder:
-    """Works on what arrives: in order within a chat, side by side otherwise. `work` must not raise."""
-
-    def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._last: dict[str, asyncio.Task[None]] = {}  # of a chat
-
-    def start(self, work: Work, chat: str = "") -> asyncio.Task[None]:
-        """Without a chat it waits for nothing."""
-        task = asyncio.create_task(self._after(self._last.get(chat), work))
-        self._tasks.add(task)
-        if chat:
-            self._last[chat] = task
-        task.add_done_callback(lambda _: self._forget(task, chat))
-        return task
-
-    async def _after(self, earlier: asyncio.Task[None] | None, work: Work) -> None:
-        if earlier is not None:
-            await asyncio.wait((earlier,))
-        await work()
-
-    def _forget(self, task: asyncio.Task[None], chat: str) -> None:
-        self._tasks.discard(task)
-        if self._last.get(chat) is task:
-            del self._last[chat]
-
-    async def room(self) -> None:
-        """Waits while too much is in flight. Meanwhile nothing is read from Discord, which keeps it for a while."""
-        while len(self._tasks) >= MOST_IN_FLIGHT:
-            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
-
-    async def finish(self, seconds: float) -> None:
-        """What has arrived is passed on if that is quickly done: Discord does not deliver it again."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=seconds)
-        left = tuple(self._tasks)
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
 
 
 class AccountSocket(DiscordWebSocket):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -25,8 +25,8 @@ from palinurus.dispatch.channels import (
 )
 from palinurus.domain.envelope import Peer
 from palinurus.domain.errors import NotFound, PalinurusError
-from palinurus.extensions.channels.discord.gateway import ChatOrder
 from palinurus.extensions.channels.discord.rest import DiscordApi
+from palinurus.extensions.channels.intake import BoundedDict, ChatOrder, file_kind
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,6 @@ MISSED_PAGE, MISSED_PAGES = 100, 5
 MOST_FOLLOWED = 100  # chats whose last message is stored
 READERS = 4  # of histories at the same time
 LOADING_TRIES, LOADING_SECONDS = 100, 0.1
-KINDS: dict[str, FileKind] = {"image": "image", "audio": "audio", "video": "video"}
 _MARK = re.compile(r"<(@[!&]?|#)(\d{1,20})>")
 _EMOJI = re.compile(r"<a?(:\w{1,32}:)\d{1,20}>")
 
@@ -59,17 +58,17 @@ class EventReceiver:
     """
 
     def __init__(
-        self, api: DiscordApi, inbox: ChannelInbox, me: int, name: str, know_chat: Callable[[str, str], None]
+        self, api: DiscordApi, inbox: ChannelInbox, me: int, name: str, chats: MutableMapping[str, str]
     ) -> None:
         self.order = ChatOrder()
         self.client: discord.Client | None = None
         self._reading = asyncio.Semaphore(READERS)
-        self._last: dict[str, LastMessage] = {}  # of each chat, the least recent first
+        self._last: BoundedDict[str, LastMessage] = BoundedDict(MOST_FOLLOWED)  # of each chat
         self._api = api
         self._inbox = inbox
         self._me = me
         self._name = name
-        self._know_chat = know_chat
+        self._chats = chats  # of a person or channel: where it is written to
         self.events: Mapping[str, Callable[..., None]] = {
             "connect": self._begin,
             "resumed": self._connected,
@@ -81,7 +80,7 @@ class EventReceiver:
 
     async def load(self) -> None:
         stored = await self._inbox.load_cursor()
-        self._last = msgspec.json.decode(stored, type=dict[str, LastMessage]) if stored else {}
+        self._last.update(msgspec.json.decode(stored, type=dict[str, LastMessage]) if stored else {})
 
     def _connected(self) -> None:
         self._inbox.connected(self._name)
@@ -105,7 +104,7 @@ class EventReceiver:
                     message = discord.Message(state=channel._state, channel=channel, data=data)  # noqa: SLF001
                     received = chat_message(message, self._me)
                     if received is not None:
-                        self._know_chat(received.peer.id, chat)
+                        self._chats[received.peer.id] = chat
                         await self._receive(chat, received)
                     await self._note(chat, data["id"], is_direct=last.is_direct)
                 if len(page) < MISSED_PAGE:
@@ -127,10 +126,8 @@ class EventReceiver:
         raise NotFound("the bot does not see it any more")
 
     async def _note(self, chat: str, id: str, *, is_direct: bool) -> None:  # noqa: A002  Discord's word
-        known = self._last.pop(chat, None)  # an event may come twice
+        known = self._last.get(chat)  # an event may come twice
         self._last[chat] = known if known and int(known.id) > int(id) else LastMessage(id, is_direct)
-        if len(self._last) > MOST_FOLLOWED:
-            del self._last[next(iter(self._last))]
         await self._inbox.save_cursor(msgspec.json.encode(self._last).decode())
 
     def _message(self, message: discord.Message) -> None:
@@ -142,7 +139,7 @@ class EventReceiver:
     def _pass_on(self, message: discord.Message, received: ChannelMessage | None) -> None:
         if received is not None:
             chat = str(message.channel.id)
-            self._know_chat(received.peer.id, chat)
+            self._chats[received.peer.id] = chat
             self.order.start(partial(self._take_next, chat, received), chat)
 
     def _interaction(self, interaction: discord.Interaction) -> None:
@@ -155,7 +152,7 @@ class EventReceiver:
             work = partial(self._inbox.press, button_press(interaction))
         else:
             received = command_message(interaction)
-            self._know_chat(received.peer.id, chat)
+            self._chats[received.peer.id] = chat
             work = partial(self._take, received)
         path = f"/interactions/{interaction.id}/{interaction.token}/callback"
         sign = {"type": DEFERRED, "data": {"flags": ONLY_FOR_ONE}}
@@ -312,9 +309,7 @@ def _texts(message: discord.Message, me: int, own_roles: list[discord.Role]) -> 
 def _files(message: discord.Message) -> Iterator[ReceivedFile]:
     for each in (*message.attachments, *(file for one in message.message_snapshots for file in one.attachments)):
         mime_type = (each.content_type or "").partition(";")[0]
-        kind = KINDS.get(mime_type.partition("/")[0], "document")
-        if message.flags.voice:
-            kind = "voice"
+        kind: FileKind = "voice" if message.flags.voice else file_kind(mime_type)
         yield ReceivedFile(kind, each.url, each.filename, mime_type, each.size)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from email.utils import parsedate_to_datetime
@@ -32,12 +32,9 @@ from palinurus.dispatch.channels import (
 from palinurus.domain.envelope import Peer
 from palinurus.domain.errors import (
     ConfigError,
-    HolderLost,
     JobFailed,
     JobRefused,
     NotFound,
-    QueueFull,
-    StorageError,
     WebError,
 )
 from palinurus.extensions.channels.email.mailbox import PIECE, Mailbox, MailboxLost, MailRefused, open_mailbox
@@ -74,7 +71,8 @@ from palinurus.extensions.channels.email.structure import (
     list_parts,
     split_reply,
 )
-from palinurus.extensions.channels.settings import EmailSettings, MailServer
+from palinurus.extensions.channels.intake import NOT_TAKEN, BoundedDict
+from palinurus.extensions.channels.settings import EmailSettings, MailServer, required_secret
 from palinurus.text.markdown import TextLimits
 from palinurus.tools.web.fetch import PageReader
 
@@ -100,21 +98,18 @@ class EmailChannel(Channel):
         self._settings = context.settings(EmailSettings)
         self._address = self._settings.address.lower()
         self._user = self._settings.user or self._settings.address
-        self._password = context.secret(self._settings.password) or context.env.get("EMAIL_PASSWORD", "")
         self._check_settings()
+        hint = "set channels.email.password, or EMAIL_PASSWORD in the environment"
+        self._password = required_secret(context, self._settings.password, "password", hint, "EMAIL_PASSWORD")
         self._find_key = find_key
         self._pages = PageReader()
         self._connections = asyncio.Semaphore(CONNECTIONS)
-        self._threads: OrderedDict[tuple[str, str], MailThread] = OrderedDict()
+        self._threads: BoundedDict[tuple[str, str], MailThread] = BoundedDict(MAX_THREADS)
         self._failures: Counter[int] = Counter()
 
     def _check_settings(self) -> None:
         if not is_address(self._address):
             raise ConfigError("e-mail has no address", hint="set channels.email.address")
-        if not self._password:
-            raise ConfigError(
-                "e-mail has no password", hint="set channels.email.password, or EMAIL_PASSWORD in the environment"
-            )
         if not self._settings.authserv_id and not self._settings.verify_dkim:
             raise ConfigError(
                 "nothing would prove who wrote a mail",
@@ -177,7 +172,7 @@ class EmailChannel(Channel):
         while True:
             try:
                 return await inbox.receive(message)
-            except (QueueFull, StorageError, HolderLost) as error:
+            except NOT_TAKEN as error:
                 log.warning("mail %s waits: %s", message.id, error)
             await self.context.sleep(pause)
             pause = min(2 * pause, 30.0)
@@ -244,7 +239,7 @@ class EmailChannel(Channel):
         self, place: str, headers: Headers, sender: MailSender, text: str, attached: list[MailPart], sent_at: int
     ) -> ChannelMessage:
         thread = read_thread(headers, place)
-        self._remember(sender.address, thread)
+        self._threads[sender.address, thread.id] = thread
         words = split_reply(text)
         answered = next(iter(find_ids(" ".join(values_of(headers, "in-reply-to")))), "")
         own = words.own if answered or words.own.startswith("/") else _with_subject(thread.subject, words.own)
@@ -254,13 +249,6 @@ class EmailChannel(Channel):
         files = tuple(each.as_file(place) for each in attached)
         update = f"{sender.address} {thread.last}"  # nobody else's mail can pass for a repetition of it
         return ChannelMessage(thread.last, update, sender.address, peer, own, files, quoted, sent_at=sent_at)
-
-    def _remember(self, address: str, thread: MailThread) -> None:
-        key = (address, thread.id)
-        self._threads[key] = thread
-        self._threads.move_to_end(key)
-        if len(self._threads) > MAX_THREADS:
-            self._threads.popitem(last=False)
 
     async def send(self, target: ChatTarget, part: OutgoingPart) -> str:
         if not is_address(target.to):
@@ -295,7 +283,8 @@ class EmailChannel(Channel):
             return
         for answer in await box.fetch(",".join(map(str, uids)), _THREAD_HEADERS):
             headers = read_headers(_header_of(answer)[:MAX_HEADER])
-            self._remember(address, read_thread(headers, f"{box.validity}:{answer.get('UID')}"))
+            thread = read_thread(headers, f"{box.validity}:{answer.get('UID')}")
+            self._threads[address, thread.id] = thread
 
     async def fetch(self, file: ReceivedFile) -> AsyncIterator[bytes]:
         validity, uid, section, encoding = file.ref.split(":")

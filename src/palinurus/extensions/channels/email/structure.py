@@ -16,7 +16,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from palinurus.dispatch.channels import FileKind, ReceivedFile
+from palinurus.dispatch.channels import ReceivedFile
+from palinurus.extensions.channels.intake import file_kind
 from palinurus.tools.web.fetch import decode
 
 MAX_TEXT = 100_000  # characters of a mail that are passed on
@@ -124,11 +125,9 @@ class MailPart(Struct, frozen=True):
     is_attached: bool = False
 
     def as_file(self, place: str) -> ReceivedFile:
-        kind = self.mime_type.partition("/")[0]
-        known: dict[str, FileKind] = {"image": "image", "audio": "audio", "video": "video"}
         size = self.size * 3 // 4 if self.encoding == "base64" else self.size
         return ReceivedFile(
-            known.get(kind, "document"), f"{place}:{self.section}:{self.encoding}", self.name, self.mime_type, size
+            file_kind(self.mime_type), f"{place}:{self.section}:{self.encoding}", self.name, self.mime_type, size
         )
 
 

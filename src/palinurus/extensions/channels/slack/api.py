@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import aiohttp
@@ -14,11 +13,11 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from palinurus.dispatch.channels import ChannelContext, RequestRetry, retry_request
 from palinurus.domain.errors import JobFailed, JobRefused, PalinurusError
+from palinurus.extensions.channels.requests import NetworkClient, seconds_of
 from palinurus.extensions.channels.settings import SlackSettings
 
 ONCE = RequestRetry(attempts=1)
 TIMEOUT = aiohttp.ClientTimeout(total=30, sock_connect=10)
-TRANSFER_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=60)  # files take as long as they take
 BAD_TOKEN = frozenset(
     ("account_inactive", "invalid_auth", "not_allowed_token_type", "not_authed", "token_expired", "token_revoked")
 )
@@ -52,36 +51,17 @@ class SlackTokenRefusal(JobFailed):
     """Slack does not know the token, or no longer."""
 
 
-class SlackApi:
-    """The Web API with the token of one bot. The library repeats nothing: what may be repeated is decided here."""
+class SlackApi(NetworkClient):
+    """The Web API with the token of one bot, while it is `opened`. The library repeats nothing: what may be repeated is
+    decided here."""
 
     def __init__(self, context: ChannelContext, settings: SlackSettings, token: str) -> None:
-        self.root = settings.api_root
+        super().__init__("Slack", settings.api_root, timeout=TIMEOUT)
         self.token = token
         self._context = context
         self._policy = settings.retry.policy()
-        self._session: aiohttp.ClientSession | None = None
 
-    @asynccontextmanager
-    async def connect(self) -> AsyncIterator[aiohttp.ClientSession]:
-        """Connections for the requests inside; nested, those that there are."""
-        if self._session is not None:
-            yield self._session
-            return
-        async with aiohttp.ClientSession(timeout=TIMEOUT, trust_env=True) as session:
-            yield session
-
-    @asynccontextmanager
-    async def stay_connected(self) -> AsyncIterator[None]:
-        """Requests made meanwhile, by whomever, share their connections."""
-        async with self.connect() as session:
-            self._session = session
-            try:
-                yield
-            finally:
-                self._session = None
-
-    async def ask(
+    async def call(
         self,
         method: str,
         arguments: Mapping[str, object] | None = None,
@@ -110,10 +90,9 @@ class SlackApi:
 
     async def _attempt(self, method: str, form: dict[str, str], token: str, posts: bool) -> dict[str, Any]:
         try:
-            async with self.connect() as session:
-                client = AsyncWebClient(token, self.root, session=session, retry_handlers=[], logger=library_log)
-                client.proxy = None  # it takes the environment's without regard to NO_PROXY; the session does better
-                answer = await client.api_call(method, data=form)
+            client = AsyncWebClient(token, self.root, session=self.session, retry_handlers=[], logger=library_log)
+            client.proxy = None  # it takes the environment's without regard to NO_PROXY; the session does better
+            answer = await client.api_call(method, data=form)
         except SlackApiError as error:
             raise _failure_of(error, posts) from None
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
@@ -131,7 +110,9 @@ def _failure_of(error: SlackApiError, posts: bool) -> PalinurusError:
     said = said if isinstance(said, dict) else {}
     code = str(said.get("error") or "")
     if status == 429 or code in ("ratelimited", "rate_limited"):
-        return JobFailed("Slack asks for fewer requests", retry_after=_pause(answer.headers.get("Retry-After", "")))
+        return JobFailed(
+            "Slack asks for fewer requests", retry_after=seconds_of(answer.headers.get("Retry-After")) or 30.0
+        )
     if status >= 500 or not code or code in MAY_HAVE_ACTED:
         return _unclear(f"{status} {code}".strip(), posts)
     if code in BAD_TOKEN:
@@ -146,13 +127,6 @@ def _unclear(what: str, posts: bool) -> PalinurusError:
     if posts:
         return PalinurusError(f"Slack gave no clear answer ({what}), so the message may have arrived")
     return JobFailed(f"Slack gave no clear answer ({what})")
-
-
-def _pause(header: str) -> float:
-    try:
-        return max(0.0, float(header))
-    except ValueError:
-        return 30.0
 
 
 def scope_hint(scopes: str) -> str:

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Hashable
-from typing import TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from palinurus.dispatch.channels import ButtonPress, ChannelMessage, FileKind, QuotedMessage, ReceivedFile
+from palinurus.dispatch.channels import ButtonPress, ChannelMessage, QuotedMessage, ReceivedFile
 from palinurus.domain.envelope import Peer
 from palinurus.domain.errors import PalinurusError
+from palinurus.extensions.channels.intake import BoundedDict, file_kind
 from palinurus.extensions.channels.slack.api import SlackApi, SlackRefusal
 from palinurus.extensions.channels.slack.manifest import command_of
-
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
 
 WRITTEN_BY_PEOPLE = frozenset(("", "file_share", "me_message", "thread_broadcast"))  # subtypes of messages
 MOST_NAMES = 20  # of people that one message names, looked up
@@ -128,19 +124,6 @@ def parse_update(kind: str, body: bytes) -> SlackEvent | SlackCommandPayload | S
     return replace(event, team=payload.team_id)
 
 
-class BoundedDict(dict[K, V]):
-    """Forgets what was put in first."""
-
-    def __init__(self, most: int) -> None:
-        super().__init__()
-        self.most = most
-
-    def __setitem__(self, key: K, value: V) -> None:
-        super().__setitem__(key, value)
-        if len(self) > self.most:
-            del self[next(iter(self))]
-
-
 class SlackDirectory:
     """Who people are and what kind a chat is, asked once. What Slack does not say does not hold a message up."""
 
@@ -154,7 +137,7 @@ class SlackDirectory:
         if user not in self._names:
             try:
                 async with asyncio.timeout(LOOKUP_SECONDS):
-                    said = await self._api.ask("users.info", {"user": user}, once=True)
+                    said = await self._api.call("users.info", {"user": user}, once=True)
             except SlackRefusal:
                 said = {}  # a missing scope or a stranger: so it stays
             except (PalinurusError, TimeoutError):
@@ -174,7 +157,7 @@ class SlackDirectory:
         elif channel not in self._kinds:
             try:
                 async with asyncio.timeout(LOOKUP_SECONDS):
-                    answer = await self._api.ask("conversations.info", {"channel": channel}, once=True)
+                    answer = await self._api.call("conversations.info", {"channel": channel}, once=True)
             except (PalinurusError, TimeoutError):
                 return "channel"
             found = answer.get("channel") or {}
@@ -186,7 +169,7 @@ class SlackDirectory:
         if not re.fullmatch(r"[UW][A-Z0-9]+", to):
             return to
         if to not in self.direct:
-            opened = await self._api.ask("conversations.open", {"users": to})
+            opened = await self._api.call("conversations.open", {"users": to})
             self.direct[to] = str((opened.get("channel") or {}).get("id") or to)
         return self.direct[to]
 
@@ -291,12 +274,7 @@ def _kind_by_name(name: str) -> str:
 
 def _file(file: SlackFile) -> ReceivedFile:
     mime = file.mimetype or ""
-    major = mime.partition("/")[0]
-    kind: FileKind = "document"
-    if file.subtype == "slack_audio":
-        kind = "voice"
-    elif major in ("image", "audio", "video"):
-        kind = major  # type: ignore[assignment]
+    kind = "voice" if file.subtype == "slack_audio" else file_kind(mime)
     ref = file.url_private_download or file.url_private or file.id  # by the id alone in channels shared with others
     return ReceivedFile(kind, ref, file.name or "", mime, file.size or 0)
 

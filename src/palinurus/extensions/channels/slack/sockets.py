@@ -71,14 +71,12 @@ class SocketMode:
                 await self._context.sleep(min(2.0 ** (idle - 2), 30.0))
 
     async def _open(self) -> aiohttp.ClientWebSocketResponse:
-        answer = await self._api.ask("apps.connections.open", token=self._app_token)
-        async with self._api.connect() as session:
-            try:
-                return await session.ws_connect(
-                    str(answer.get("url") or ""), heartbeat=HEARTBEAT_SECONDS, timeout=CLOSING
-                )
-            except (aiohttp.ClientError, OSError, ValueError) as error:  # their texts show the address, a secret
-                raise ConnectionError(f"no WebSocket to Slack: {type(error).__name__}") from None
+        answer = await self._api.call("apps.connections.open", token=self._app_token)
+        url = str(answer.get("url") or "")
+        try:
+            return await self._api.session.ws_connect(url, heartbeat=HEARTBEAT_SECONDS, timeout=CLOSING)
+        except (aiohttp.ClientError, OSError, ValueError) as error:  # their texts show the address, a secret
+            raise ConnectionError(f"no WebSocket to Slack: {type(error).__name__}") from None
 
     async def _accept(self, socket: aiohttp.ClientWebSocketResponse, envelope: SlackEnvelope) -> None:
         await self._room.acquire()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
@@ -29,20 +29,19 @@ from palinurus.dispatch.channels import (
     ReceivedFile,
     retry_request,
 )
-from palinurus.dispatch.settings import DEFAULT_ACCOUNT
-from palinurus.domain.errors import ConfigError, JobError, JobFailed, JobRefused, PalinurusError
-from palinurus.extensions.channels.settings import TelegramSettings
+from palinurus.domain.errors import ConfigError, JobFailed, JobRefused, PalinurusError
+from palinurus.extensions.channels.intake import ChatOrder, PostIntake, is_same, refusal
+from palinurus.extensions.channels.settings import TelegramSettings, required_secret
 from palinurus.extensions.channels.telegram.client import (
     TOKEN_HINT,
     UPDATE_KINDS,
     BotApiError,
     BotClient,
     edit_part,
-    has_long_caption,
     mapped_errors,
     send_part,
 )
-from palinurus.extensions.channels.telegram.polling import NOT_TAKEN, UpdatePoller, describe_trouble
+from palinurus.extensions.channels.telegram.polling import UpdatePoller, describe_trouble
 from palinurus.extensions.channels.telegram.updates import UpdateContent, read_update
 from palinurus.text.markdown import TextLimits
 
@@ -82,28 +81,27 @@ class TelegramChannel(Channel):
             self._webhook_secret = find_webhook_secret(context, self._settings.webhook_secret)
             self.webhook_paths = (self._settings.webhook_path,)
         self._moved: dict[str, str] = {}  # groups that have become supergroups: their new ids
-        self._bot: BotClient | None = None  # this and the next two: while it is running
-        self._inbox: ChannelInbox | None = None
+        self._posts = PostIntake(log)
+        self._bot: BotClient | None = None  # this and the next: while it is running
         self._own: User | None = None
 
     async def run(self, inbox: ChannelInbox) -> None:
         bot = await self._make_bot()
-        registration: asyncio.Task[None] | None = None
-        try:
-            own = await retry_request(self.context, self._policy, lambda: self._introduce(bot))
-            self._bot, self._inbox, self._own = bot, inbox, own
-            inbox.connected(own.name)
-            registration = asyncio.create_task(self._register(bot, inbox.commands))
-            if self._webhook_secret:
-                await asyncio.Event().wait()  # `handle` receives what arrives
-            poller = UpdatePoller(bot, lambda raw: read_update(raw, own), self._take, self.context, self._policy)
-            await poller.run(inbox, own.name)
-        finally:
-            self._bot = self._inbox = self._own = None
-            if registration is not None:
-                registration.cancel()
-                await asyncio.gather(registration, return_exceptions=True)
-            await bot.close_connections()
+        order = ChatOrder()
+        async with bot.connections():
+            try:
+                own = await retry_request(self.context, self._policy, lambda: self._introduce(bot))
+                self._bot, self._posts.inbox, self._own = bot, inbox, own
+                inbox.connected(own.name)
+                order.start(partial(self._register, bot, inbox.commands))
+                if self._webhook_secret:
+                    await asyncio.Event().wait()  # `handle` receives what arrives
+                take = partial(self._take, inbox=inbox)
+                poller = UpdatePoller(bot, partial(read_update, own=own), take, self.context, self._policy)
+                await poller.run(inbox, own.name)
+            finally:
+                self._bot = self._posts.inbox = self._own = None
+                await order.finish()
 
     async def _introduce(self, bot: BotClient) -> User:
         """Raises ConfigError for a token or a webhook that Telegram does not accept."""
@@ -137,34 +135,26 @@ class TelegramChannel(Channel):
             log.warning("Telegram does not offer the slash commands: %s", error)
 
     async def handle(self, request: ChannelRequest) -> ChannelResponse:
-        sent = request.headers.get(SECRET_HEADER, "")
-        if not hmac.compare_digest(sent.encode("utf-8", "replace"), self._webhook_secret.encode()):
-            return ChannelResponse(401, b"the secret is wrong")
+        if not is_same(request.headers.get(SECRET_HEADER, ""), self._webhook_secret):
+            return refusal(401, "the secret is wrong")
         if self._own is None:
-            return ChannelResponse(503)
+            return refusal(503, "try again later")
         try:
             update = read_update(msgspec.json.decode(request.body), self._own)
         except (ValueError, RecursionError) as error:
             log.warning("An update of Telegram cannot be read and is left out: %s", error)
             return ChannelResponse()
-        try:
-            await self._take(update)
-        except NOT_TAKEN as error:
-            log.warning("A message of Telegram was not taken, and will be posted again: %s", error)
-            return ChannelResponse(503)
-        return ChannelResponse()
+        return await self._posts.take({str(update.chat): partial(self._take, update)})
 
-    async def _take(self, update: UpdateContent) -> None:
-        if self._inbox is None:
-            return
+    async def _take(self, update: UpdateContent, inbox: ChannelInbox) -> None:
         if update.moved_to:
             self._moved[str(update.chat)] = update.moved_to
             log.warning("A Telegram group is a supergroup now: its id %s is %s", update.chat, update.moved_to)
         if update.press:
-            notice = await self._inbox.press(update.press)
+            notice = await inbox.press(update.press)
             await self._show_notice(update.query, notice)
         if update.message:
-            await self._inbox.receive(update.message)
+            await inbox.receive(update.message)
 
     async def _show_notice(self, query: str, notice: str) -> None:
         try:
@@ -182,12 +172,6 @@ class TelegramChannel(Channel):
     async def send(self, target: ChatTarget, part: OutgoingPart) -> str:
         if part.file and len(part.file.data) > MOST_SENT:
             raise JobRefused(f"Telegram takes files up to {MOST_SENT >> 20} MB, and {part.file.name} is larger")
-        if has_long_caption(part):
-            await self.send(target, msgspec.structs.replace(part, file=None, buttons=()))
-            try:
-                return await self.send(target, msgspec.structs.replace(part, text="", plain="", reply_to=""))
-            except JobError as error:  # trying it again would repeat the text
-                raise PalinurusError(f"the text was sent, and its file was not: {error}") from error
         return await self._ask(target, lambda bot, chat: send_part(bot, chat, target, part))
 
     async def edit(self, target: ChatTarget, message_id: str, part: OutgoingPart) -> None:
@@ -243,16 +227,15 @@ class TelegramChannel(Channel):
     async def check(self) -> tuple[ChannelCheck, ...]:
         bot = await self._make_bot()
         try:
-            own = await bot.get_me()
-            webhook = await bot.get_webhook_info()
+            async with bot.connections():
+                own = await bot.get_me()
+                webhook = await bot.get_webhook_info()
         except TelegramError as error:
             about = f"Telegram does not say who the bot is: {error}"
             if isinstance(error, BotApiError) and error.is_about_token:
                 return (ChannelCheck("token", ok=False, about=about, hint=TOKEN_HINT),)
             hint = "can this machine reach channels.telegram.apiRoot?"
             return (ChannelCheck("connection", ok=False, about=about, hint=hint),)
-        finally:
-            await bot.close_connections()
         checks = (ChannelCheck("token", ok=True, about=f"the bot is {own.name}"), _check_groups(own))
         if not self._webhook_secret:
             return checks
@@ -268,29 +251,24 @@ class TelegramChannel(Channel):
 
 def find_token(context: ChannelContext, settings: TelegramSettings) -> str:
     """Raises ConfigError when there is none."""
-    token = context.secret(settings.bot_token)
-    if not token and settings.token_file:
+    token: Secret | None = settings.bot_token
+    if not context.secret(token) and settings.token_file:
         try:
             token = Path(settings.token_file).expanduser().read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
             raise ConfigError(f"channels.telegram.tokenFile cannot be read: {error}") from error
-    if not token and context.account == DEFAULT_ACCOUNT:
-        token = context.env.get("TELEGRAM_BOT_TOKEN")
-    token = (token or "").strip()
-    if not re.fullmatch(r"\d+:[\w-]+", token, re.ASCII):
-        wrong = "is not the token of a bot" if token else "is missing"
-        raise ConfigError(f"The Telegram token of the account {context.account} {wrong}", hint=TOKEN_HINT)
-    return token
+    found = required_secret(context, token, "botToken", TOKEN_HINT, "TELEGRAM_BOT_TOKEN")
+    if not re.fullmatch(r"\d+:[\w-]+", found, re.ASCII):
+        raise ConfigError(f"The Telegram token of the account {context.account} is not one of a bot", hint=TOKEN_HINT)
+    return found
 
 
 def find_webhook_secret(context: ChannelContext, secret: Secret | None) -> str:
     """Raises ConfigError: without one anybody could write in anybody's name."""
-    found = context.secret(secret) or ""
+    hint = "set it to 1 to 256 letters, digits, _ or -, such as the output of: openssl rand -hex 32"
+    found = required_secret(context, secret, "webhookSecret", hint)
     if not re.fullmatch(r"[\w-]{1,256}", found, re.ASCII):
-        raise ConfigError(
-            "channels.telegram.webhookUrl needs channels.telegram.webhookSecret",
-            hint="set it to 1 to 256 letters, digits, _ or -, such as the output of: openssl rand -hex 32",
-        )
+        raise ConfigError("channels.telegram.webhookSecret has letters that Telegram does not take", hint=hint)
     return found
 
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import logging
 import re
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 import aiohttp
@@ -26,22 +25,19 @@ from telegram import (
     Message,
     ReplyParameters,
 )
-from telegram.error import NetworkError, TelegramError
+from telegram.error import TelegramError
 from telegram.request import BaseRequest, RequestData
 
 from palinurus.dispatch.channels import ChatTarget, OutgoingFile, OutgoingPart
 from palinurus.domain.errors import JobFailed, JobRefused, PalinurusError
+from palinurus.extensions.channels.requests import ANSWER_SECONDS, NetworkClient
 from palinurus.extensions.channels.telegram.updates import GENERAL_TOPIC
 
 T = TypeVar("T")
 TOKEN_HINT = "write to @BotFather, /mybots, API Token, and set channels.telegram.botToken"  # noqa: S105
-CONNECT_SECONDS = 10.0
-ANSWER_SECONDS = 30.0  # if no answer comes in this time, nobody knows what was sent
-PIECE_BYTES = 65_536
 UPDATES_PER_POLL = 100
 UPDATE_KINDS = ["message", "edited_message", "callback_query"]
 
-CAPTION_SIZE = 1024
 ROW = 3  # buttons in one row
 NO_PREVIEW = LinkPreviewOptions(is_disabled=True)
 _SENT_AS = {
@@ -55,9 +51,6 @@ _SENT_AS = {
     "video/mp4": "video",
 }
 _MUST_BE_DOCUMENT = ("photo_", "image_process", "photo must", "too big for a photo", "voice_messages_forbidden")
-
-# These happen before a byte of the request is written.
-_UNSENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL)
 
 logging.getLogger("telegram").setLevel(logging.CRITICAL + 1)  # it logs what people say; whatever is wrong is raised
 
@@ -89,27 +82,25 @@ class BotApiError(TelegramError):
 
 
 class BotApiRequest(BaseRequest):
-    """The library's requests over aiohttp, which costs a quarter of its own client, with errors that keep Telegram's
-    status and parameters.
+    """The library's requests by our client, which costs a quarter of its own, with errors that keep Telegram's status
+    and parameters.
     """
 
-    __slots__ = ("_session", "_size", "_tls")
+    __slots__ = ("_client", "_stack")
 
-    def __init__(self, size: int, tls: ssl.SSLContext) -> None:
-        self._size = size  # connections at once
-        self._tls = tls
-        self._session: aiohttp.ClientSession | None = None
+    def __init__(self, client: NetworkClient) -> None:
+        self._client = client
+        self._stack = AsyncExitStack()
 
     @property
     def read_timeout(self) -> float:
         return ANSWER_SECONDS
 
     async def initialize(self) -> None:
-        """The first request opens it."""
+        await self._stack.enter_async_context(self._client.opened())
 
     async def shutdown(self) -> None:
-        if self._session is not None:
-            await self._session.close()
+        await self._stack.aclose()
 
     async def do_request(
         self,
@@ -117,39 +108,18 @@ class BotApiRequest(BaseRequest):
         method: str,
         request_data: RequestData | None = None,
         read_timeout: Any = BaseRequest.DEFAULT_NONE,
-        write_timeout: Any = BaseRequest.DEFAULT_NONE,
-        connect_timeout: Any = BaseRequest.DEFAULT_NONE,
-        pool_timeout: Any = BaseRequest.DEFAULT_NONE,
+        *_: Any,
+        **__: Any,
     ) -> tuple[int, bytes]:
-        timeout = _timeout(read_timeout if isinstance(read_timeout, float | int) else ANSWER_SECONDS)
-        async with self._open.request(method, url, data=_form(request_data), timeout=timeout) as answer:
-            payload = await answer.read()
+        seconds = read_timeout if isinstance(read_timeout, float | int) else ANSWER_SECONDS
+        answer = await self._client.ask(method, url, data=_form(request_data), seconds=seconds)
         if answer.status < 400:
-            return answer.status, payload
+            return answer.status, answer.body
         try:
-            refusal = msgspec.json.decode(payload, type=RefusalAnswer)
+            refusal = msgspec.json.decode(answer.body, type=RefusalAnswer)
         except ValueError:  # a proxy's page
             refusal = RefusalAnswer()
         raise BotApiError(answer.status, refusal)
-
-    async def pieces(self, address: str) -> AsyncIterator[bytes]:
-        async with self._open.get(address) as answer:
-            if answer.status >= 400:
-                raise BotApiError(answer.status, RefusalAnswer("the file cannot be fetched"))
-            async for piece in answer.content.iter_chunked(PIECE_BYTES):
-                yield piece
-
-    @property
-    def _open(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            connector = aiohttp.TCPConnector(limit=self._size, ssl=self._tls)
-            self._session = aiohttp.ClientSession(connector=connector, timeout=_timeout(), trust_env=True)
-        return self._session
-
-
-def _timeout(answer: float = ANSWER_SECONDS) -> aiohttp.ClientTimeout:
-    """`answer`: seconds in which some bytes must come."""
-    return aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_connect=CONNECT_SECONDS, sock_read=answer)
 
 
 def _form(request: RequestData | None) -> aiohttp.FormData | dict[str, str] | None:
@@ -168,8 +138,8 @@ class BotClient(Bot):
 
     def __init__(self, token: str, root: str) -> None:
         tls = httpx.create_ssl_context()
-        polls, others = (BotApiRequest(size, tls) for size in (2, 32))
-        super().__init__(token, f"{root}/bot", f"{root}/file/bot", others, polls)
+        polls, others = (NetworkClient("Telegram", root, tls=tls, connections=size) for size in (2, 32))
+        super().__init__(token, f"{root}/bot", f"{root}/file/bot", BotApiRequest(others), BotApiRequest(polls))
         self._files = others
 
     def __repr__(self) -> str:
@@ -188,9 +158,15 @@ class BotClient(Bot):
         async for piece in self._files.pieces(file.file_path or ""):
             yield piece
 
-    async def close_connections(self) -> None:
+    @asynccontextmanager
+    async def connections(self) -> AsyncIterator[BotClient]:
         for request in self._request:
-            await request.shutdown()
+            await request.initialize()
+        try:
+            yield self
+        finally:
+            for request in self._request:
+                await request.shutdown()
 
 
 @contextmanager
@@ -209,17 +185,11 @@ def mapped_errors(*, repeatable: bool = False) -> Iterator[None]:
         if error.code < 500:
             raise JobRefused(about) from error
         raise PalinurusError(f"{about}: nobody knows what it did") from error
-    except (TelegramError, aiohttp.ClientError) as error:
-        cause = error.__cause__ if isinstance(error, NetworkError) else error
-        if repeatable or isinstance(cause, _UNSENT):
+    except TelegramError as error:
+        cause = error.__cause__ if isinstance(error.__cause__, PalinurusError) else error
+        if repeatable or isinstance(cause, JobFailed):
             raise JobFailed(f"Telegram was not reached: {error or type(error).__name__}") from error
         raise PalinurusError(f"Telegram did not answer, and nobody knows what it did: {error}") from error
-
-
-def has_long_caption(part: OutgoingPart) -> bool:
-    """Whether the text of its file has to be a message of its own."""
-    text = part.plain or part.text
-    return part.file is not None and len(text.encode("utf-16-le", "surrogatepass")) // 2 > CAPTION_SIZE
 
 
 async def send_part(bot: BotClient, chat: str, target: ChatTarget, part: OutgoingPart) -> str:
@@ -229,7 +199,7 @@ async def send_part(bot: BotClient, chat: str, target: ChatTarget, part: Outgoin
         "reply_markup": keyboard(part),
         "reply_parameters": _reply(part),
     }
-    sent = await (_send_file(bot, chat, part, part.file, more) if part.file else _send_text(bot, chat, part, more))
+    sent = await (_send_file(bot, chat, part.file, more) if part.file else _send_text(bot, chat, part, more))
     return str(sent.message_id)
 
 
@@ -252,14 +222,12 @@ async def _send_text(bot: BotClient, chat: str, part: OutgoingPart, more: dict[s
     )
 
 
-async def _send_file(
-    bot: BotClient, chat: str, part: OutgoingPart, file: OutgoingFile, more: dict[str, Any]
-) -> Message:
+async def _send_file(bot: BotClient, chat: str, file: OutgoingFile, more: dict[str, Any]) -> Message:
     content = InputFile(file.data, file.name)
 
     async def send_as(kind: str) -> Message:
         method: Callable[..., Awaitable[Message]] = getattr(bot, f"send_{kind}")
-        return await _with_markup(part, lambda text, mode: method(chat, content, caption=text, parse_mode=mode, **more))
+        return await method(chat, content, **more)
 
     kind = _SENT_AS.get(file.mime_type.partition(";")[0].strip().lower(), "document")
     try:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Literal
 
 from telegram.error import TelegramError
 
 from palinurus.dispatch.channels import ChannelContext, ChannelInbox, RequestRetry
-from palinurus.domain.errors import ConfigError, HolderLost, QueueFull, StorageError
+from palinurus.domain.errors import ConfigError
+from palinurus.extensions.channels.intake import NOT_TAKEN, ChatOrder
 from palinurus.extensions.channels.telegram.client import TOKEN_HINT, BotApiError, BotClient
 from palinurus.extensions.channels.telegram.updates import UpdateContent
 
-NOT_TAKEN = (QueueFull, StorageError, HolderLost)
 POLL_SECONDS = 30
 BUSY_SECONDS = 1.0  # between polls while a slow chat holds the confirmation back
 CONFLICT_SECONDS = 10.0
@@ -49,8 +49,8 @@ class UpdatePoller:
         self._policy = policy
         self._offset = 0  # Telegram forgets what is before it; 0: there is nothing to confirm
         self._states: dict[int, UpdateState] = {}  # of updates that are not confirmed
-        self._queues: dict[int, deque[UpdateContent]] = {}  # by chat, as the next
-        self._lanes: dict[int, asyncio.Task[None]] = {}
+        self._refused: set[str] = set()  # chats whose next updates wait for one that was refused
+        self._order = ChatOrder()
 
     async def run(self, inbox: ChannelInbox, identity: str) -> None:
         """Raises ConfigError when the token is wrong."""
@@ -58,7 +58,7 @@ class UpdatePoller:
         try:
             while True:
                 try:
-                    updates = await self._bot.poll(self._offset, 0 if self._lanes else POLL_SECONDS)
+                    updates = await self._bot.poll(self._offset, 0 if self._order.is_busy() else POLL_SECONDS)
                 except TelegramError as error:
                     failures += 1
                     if trouble != (trouble := describe_trouble(error)):
@@ -72,9 +72,7 @@ class UpdatePoller:
                 if refusals:
                     await self._pause(refusals)
         finally:
-            for lane in self._lanes.values():
-                lane.cancel()
-            await asyncio.gather(*self._lanes.values(), return_exceptions=True)
+            await self._order.finish()
 
     async def _pause(self, times: int, error: TelegramError | None = None) -> None:
         least = error.retry_after or 0.0 if isinstance(error, BotApiError) else 0.0
@@ -87,22 +85,13 @@ class UpdatePoller:
         """Returns whether an update was refused, so that it has to be polled again."""
         if not updates and not self._states:
             self._offset = 0  # it is confirmed; after a quiet week Telegram starts with lower numbers
-        self._end_lanes()
+        self._refused = {chat for chat in self._refused if self._order.is_busy(chat)}
         for raw in updates:
             self._queue(raw)
             await asyncio.sleep(0)  # a hundred in a row must not hold the loop
-        for chat in self._queues.keys() - self._lanes.keys():
-            self._lanes[chat] = asyncio.create_task(self._serve(self._queues[chat]), name=f"telegram chat {chat}")
-        if self._lanes:
-            await asyncio.wait(self._lanes.values(), timeout=BUSY_SECONDS)
-        self._end_lanes()
+        await self._order.settle(BUSY_SECONDS)
         self._confirm()
         return "refused" in self._states.values()
-
-    def _end_lanes(self) -> None:
-        for chat in [chat for chat, lane in self._lanes.items() if lane.done()]:
-            del self._queues[chat]
-            self._lanes.pop(chat).result()
 
     def _queue(self, raw: Any) -> None:
         update_id = raw.get("update_id") if isinstance(raw, dict) else None
@@ -116,20 +105,22 @@ class UpdatePoller:
                 self._states[update_id] = "taken"
             return
         self._states[update.id] = "waiting"
-        self._queues.setdefault(update.chat, deque()).append(update)
+        self._order.start(partial(self._take_next, update), str(update.chat))
 
-    async def _serve(self, queue: deque[UpdateContent]) -> None:
-        """Takes the updates of one chat. After a refusal the rest waits too, so that their order stays."""
-        while queue:
-            try:
-                await self._take(queue[0])
-            except NOT_TAKEN as error:
-                log.warning("A message of Telegram was not taken, and is asked for again: %s", error)
-                self._states.update((update.id, "refused") for update in queue)
-                queue.clear()
-                return
-            self._states[queue.popleft().id] = "taken"
-            await asyncio.sleep(0)
+    async def _take_next(self, update: UpdateContent) -> None:
+        """After a refusal the rest of a chat waits too, so that its order stays."""
+        chat = str(update.chat)
+        if chat in self._refused:
+            self._states[update.id] = "refused"
+            return
+        try:
+            await self._take(update)
+        except NOT_TAKEN as error:
+            log.warning("A message of Telegram was not taken, and is asked for again: %s", error)
+            self._states[update.id] = "refused"
+            self._refused.add(chat)
+        else:
+            self._states[update.id] = "taken"
 
     def _confirm(self) -> None:
         for update_id in sorted(self._states):

@@ -10,6 +10,7 @@ from telegram import Message, User
 
 from palinurus.dispatch.channels import ButtonPress, ChannelMessage, FileKind, QuotedMessage, ReceivedFile
 from palinurus.domain.envelope import Peer
+from palinurus.extensions.channels.intake import file_kind
 
 GENERAL_TOPIC = "1"
 _CHATS = ("private", "group", "supergroup")
@@ -22,7 +23,6 @@ _FILES: dict[type, tuple[FileKind, str]] = {  # kind, and type if the sender nam
     telegram.VideoNote: ("video", "video/mp4"),
     telegram.Document: ("document", "application/octet-stream"),
 }
-_DOCUMENTS: dict[str, FileKind] = {"image": "image", "audio": "audio", "video": "video"}
 
 
 class UpdateContent(Struct, frozen=True):
@@ -163,5 +163,5 @@ def _files(message: Message) -> tuple[ReceivedFile, ...]:
     kind, usual_type = _FILES[type(file)]
     mime_type = getattr(file, "mime_type", None) or usual_type
     if kind == "document":
-        kind = _DOCUMENTS.get(mime_type.partition("/")[0], kind)
+        kind = file_kind(mime_type)
     return (ReceivedFile(kind, file.file_id, getattr(file, "file_name", None) or "", mime_type, file.file_size or 0),)

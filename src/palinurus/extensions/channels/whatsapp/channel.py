@@ -10,9 +10,9 @@ import asyncio
 import hmac
 import logging
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import quote, urlsplit
-from weakref import WeakValueDictionary
 
 from palinurus.dispatch.channels import (
     ButtonPress,
@@ -33,26 +33,24 @@ from palinurus.domain.envelope import Button
 from palinurus.domain.errors import (
     BadRequest,
     ConfigError,
-    HolderLost,
     JobError,
     JobFailed,
     JobRefused,
-    QueueFull,
-    StorageError,
     WebError,
 )
-from palinurus.extensions.channels.settings import WhatsAppSettings
+from palinurus.extensions.channels.intake import BoundedDict, PostIntake, is_same, refusal
+from palinurus.extensions.channels.requests import file_form
+from palinurus.extensions.channels.settings import WhatsAppSettings, required_secret
 from palinurus.extensions.channels.whatsapp.graph import AccessTokenRefused, GraphClient
 from palinurus.extensions.channels.whatsapp.updates import FailedMessage, WhatsAppUpdate, read_updates
 from palinurus.text.markdown import TextLimits
 
 log = logging.getLogger(__name__)
 
-TEXT, BODY = 4096, 1024  # characters of a message; of a caption, or above buttons
+TEXT, BODY = 4096, 1024  # characters of a message; above buttons
 REPLY_BUTTONS, REPLY_LABEL = 3, 20
 LIST_ROWS, ROW_LABEL = 10, 24
 CHOOSE = "▾"  # the button that opens a list, and the body below a long text
-MOST_REQUESTS = 64  # that are answered at the same time
 MOST_KEPT = 1000  # chats, and presses
 LARGEST_IMAGE = 5_000_000  # bytes; a larger one is sent as a document
 IMAGES, VIDEOS = ("image/jpeg", "image/png"), ("video/mp4", "video/3gpp")
@@ -70,41 +68,35 @@ class WhatsAppChannel(Channel):
     def __init__(self, context: ChannelContext) -> None:
         super().__init__(context)
         settings = context.settings(WhatsAppSettings)
-        token = context.secret(settings.access_token) or context.env.get("WHATSAPP_ACCESS_TOKEN", "")
-        self._app_secret = context.secret(settings.app_secret) or context.env.get("WHATSAPP_APP_SECRET", "")
         self._verify_token = context.secret(settings.verify_token) or ""
         self._number = settings.phone_number_id
-        if not self._app_secret:
-            hint = f"copy it {APP_PAGE}: App settings, Basic, App secret; without it anybody could write as anybody"
-            raise ConfigError("the app secret of WhatsApp is missing: set appSecret", hint=hint)
-        if not token:
-            raise ConfigError("the access token of WhatsApp is missing: set accessToken", hint=f"make one {APP_PAGE}")
+        hint = f"copy it {APP_PAGE}: App settings, Basic, App secret; without it anybody could write as anybody"
+        self._app_secret = required_secret(context, settings.app_secret, "appSecret", hint, "WHATSAPP_APP_SECRET")
+        hint = f"make one {APP_PAGE}"
+        token = required_secret(context, settings.access_token, "accessToken", hint, "WHATSAPP_ACCESS_TOKEN")
         if not (self._number.isascii() and self._number.isdecimal()):
             hint = f"copy it {APP_PAGE}: WhatsApp, API Setup, Phone number ID (it is not the number itself)"
             raise ConfigError("phoneNumberId of WhatsApp is not a number: set it", hint=hint)
         self.webhook_paths = (settings.webhook_path,)
         self._graph = GraphClient(settings.api_root, token)
         self._retry = settings.retry.policy()
-        self._inbox: ChannelInbox | None = None
-        self._requests = 0
-        self._order: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._last: dict[str, str] = {}  # the last message of a chat: typing is shown below it
-        self._pressed: dict[str, str] = {}
+        self._posts = PostIntake(log)
+        self._last: BoundedDict[str, str] = BoundedDict(MOST_KEPT)  # message of a chat: typing is shown below it
+        self._pressed: BoundedDict[str, bool] = BoundedDict(MOST_KEPT)
 
     async def run(self, inbox: ChannelInbox) -> None:
-        try:
+        async with self._graph.opened():
             try:
                 found = await retry_request(self.context, self._retry, self._identity)
             except (AccessTokenRefused, JobRefused) as error:
-                raise ConfigError(
-                    error.message, hint=error.hint or f"compare the settings with those {APP_PAGE}"
-                ) from None
-            self._inbox = inbox
+                hint = error.hint or f"compare the settings with those {APP_PAGE}"
+                raise ConfigError(error.message, hint=hint) from None
+            self._posts.inbox = inbox
             inbox.connected(found)
-            await asyncio.get_running_loop().create_future()  # until it is cancelled
-        finally:
-            self._inbox = None
-            await self._graph.close()
+            try:
+                await asyncio.Event().wait()  # until it is cancelled
+            finally:
+                self._posts.inbox = None
 
     async def _identity(self) -> str:
         found = await self._graph.get(self._number, fields="display_phone_number,verified_name")
@@ -116,64 +108,44 @@ class WhatsAppChannel(Channel):
         if request.method == "GET":
             return self._subscribe(request.query)
         if request.method != "POST":
-            return _refusal(405, "WhatsApp posts")
+            return refusal(405, "WhatsApp posts")
         if not self._is_signed(request):
-            return _refusal(401, "the signature is missing or wrong")
+            return refusal(401, "the signature is missing or wrong")
         try:
             updates = read_updates(request.body, self._number)
         except BadRequest as error:
             log.warning("a post of WhatsApp makes no sense: %s", error)
-            return _refusal(400, str(error))
-        inbox = self._inbox
-        if inbox is None or self._requests >= MOST_REQUESTS:
-            return _refusal(503, "try again later")
-        self._requests += 1
-        try:
-            return await self._take(inbox, updates)
-        finally:
-            self._requests -= 1
-
-    def _subscribe(self, query: Mapping[str, str]) -> ChannelResponse:
-        """Meta asks once, when the webhook is set up, whether it is ours."""
-        said = query.get("hub.verify_token", "")
-        is_right = bool(self._verify_token) and _equal(said, self._verify_token)
-        if query.get("hub.mode") != "subscribe" or not is_right:
-            return _refusal(403, "the verify token is wrong, or verifyToken is not set")
-        return ChannelResponse(body=query.get("hub.challenge", "")[:200].encode())
-
-    def _is_signed(self, request: ChannelRequest) -> bool:
-        said = request.headers.get("x-hub-signature-256", "")
-        return _equal(said, f"sha256={hmac.new(self._app_secret.encode(), request.body, 'sha256').hexdigest()}")
-
-    async def _take(self, inbox: ChannelInbox, updates: list[WhatsAppUpdate]) -> ChannelResponse:
+            return refusal(400, str(error))
         chats: dict[str, list[WhatsAppUpdate]] = {}
         for update in updates:
             said = update[1]
             chats.setdefault(said.to if isinstance(said, FailedMessage) else said.peer.id, []).append(update)
-        work = (self._take_chat(inbox, chat, of_chat) for chat, of_chat in chats.items())
-        failed = [each for each in await asyncio.gather(*work, return_exceptions=True) if each is not None]
-        for error in failed:
-            if not isinstance(error, QueueFull | StorageError | HolderLost):
-                raise error
-        if failed:
-            log.warning("a post of WhatsApp was not taken; it will come again: %s", failed[0])
-            return _refusal(503, "try again later")
-        return ChannelResponse()
+        return await self._posts.take({chat: partial(self._take, chat, own) for chat, own in chats.items()})
 
-    async def _take_chat(self, inbox: ChannelInbox, chat: str, updates: list[WhatsAppUpdate]) -> None:
-        """In order, also if WhatsApp posts the next message before this one is stored."""
-        async with self._order.setdefault(chat, asyncio.Lock()):
-            for wamid, update in updates:
-                if isinstance(update, FailedMessage):
-                    await inbox.report_failure(update.to, wamid, update.why)
-                    continue
-                _keep(self._last, chat, wamid)
-                if not isinstance(update, ButtonPress):
-                    await inbox.receive(update)
-                elif wamid not in self._pressed:
-                    shown = await inbox.press(update)
-                    _keep(self._pressed, wamid, "")
-                    await self._show(update, shown)
+    def _subscribe(self, query: Mapping[str, str]) -> ChannelResponse:
+        """Meta asks once, when the webhook is set up, whether it is ours."""
+        said = query.get("hub.verify_token", "")
+        is_right = bool(self._verify_token) and is_same(said, self._verify_token)
+        if query.get("hub.mode") != "subscribe" or not is_right:
+            return refusal(403, "the verify token is wrong, or verifyToken is not set")
+        return ChannelResponse(body=query.get("hub.challenge", "")[:200].encode())
+
+    def _is_signed(self, request: ChannelRequest) -> bool:
+        said = request.headers.get("x-hub-signature-256", "")
+        return is_same(said, f"sha256={hmac.new(self._app_secret.encode(), request.body, 'sha256').hexdigest()}")
+
+    async def _take(self, chat: str, updates: list[WhatsAppUpdate], inbox: ChannelInbox) -> None:
+        for wamid, update in updates:
+            if isinstance(update, FailedMessage):
+                await inbox.report_failure(update.to, wamid, update.why)
+                continue
+            self._last[chat] = wamid
+            if not isinstance(update, ButtonPress):
+                await inbox.receive(update)
+            elif wamid not in self._pressed:
+                shown = await inbox.press(update)
+                self._pressed[wamid] = True
+                await self._show(update, shown)
 
     async def _show(self, press: ButtonPress, text: str) -> None:
         """Answers a press with a message, as WhatsApp has no other way. If that fails, the press still counts."""
@@ -199,31 +171,23 @@ class WhatsAppChannel(Channel):
         return sent
 
     async def _contents(self, part: OutgoingPart) -> list[dict[str, Any]]:
-        """The messages of WhatsApp that a part becomes: several, if there is too much text for a caption."""
-        text, contents = part.text, []
+        """The messages of WhatsApp that a part becomes: two, if there is too much text above buttons."""
         if part.file:
-            is_caption = len(text) <= BODY and not part.buttons
-            file = await self._uploaded(part.file, text if is_caption else "")
-            text = "" if "caption" in file[file["type"]] else text
-            contents.append(file)
-        if part.buttons:
-            if len(text) > BODY:
-                contents.append(_text(text))
-            contents.append(_choice(part.buttons, text if 0 < len(text) <= BODY else CHOOSE))
-        elif text:
-            contents.insert(0, _text(text))
-        if not contents:
+            return [await self._uploaded(part.file)]
+        if not part.text:
             raise JobRefused("there is nothing to send")
-        return contents
+        if part.buttons and len(part.text) <= BODY:
+            return [_choice(part.buttons, part.text)]
+        return [_text(part.text), *([_choice(part.buttons, CHOOSE)] if part.buttons else ())]
 
-    async def _uploaded(self, file: OutgoingFile, caption: str) -> dict[str, Any]:
+    async def _uploaded(self, file: OutgoingFile) -> dict[str, Any]:
         kind, mime_type = _media_type(file)
-        data = {"messaging_product": "whatsapp", "type": mime_type}
 
         async def upload() -> str:
+            form, _ = file_form("file", file, mime_type)
+            form.add_fields(("messaging_product", "whatsapp"), ("type", mime_type))
             try:
-                files = {"file": (file.name, file.data, mime_type)}
-                found = (await self._graph.post(f"{self._number}/media", data=data, files=files)).id
+                found = (await self._graph.post(f"{self._number}/media", data=form)).id
             except WebError as error:  # whatever came of it, no message was sent
                 raise JobFailed(error.message) from error
             if not found:
@@ -231,8 +195,6 @@ class WhatsAppChannel(Channel):
             return found
 
         media = {"id": await retry_request(self.context, self._retry, upload)}
-        if caption and kind != "audio":
-            media["caption"] = caption
         if kind == "document":
             media["filename"] = file.name
         return {"type": kind, kind: media}
@@ -270,13 +232,11 @@ class WhatsAppChannel(Channel):
 
     async def check(self) -> tuple[ChannelCheck, ...]:
         try:
-            number = ChannelCheck("number", True, await self._identity())
-            return number, await self._check_webhook()
+            async with self._graph.opened():
+                number = ChannelCheck("number", True, await self._identity())
+                return number, await self._check_webhook()
         except (JobError, WebError) as error:
             return (ChannelCheck("number", False, error.message, error.hint or "try again later"),)
-        finally:
-            if self._inbox is None:
-                await self._graph.close()
 
     async def _check_webhook(self) -> ChannelCheck:
         """Raises what requests raise, but for a token that may send and may not look at the settings."""
@@ -294,21 +254,6 @@ class WhatsAppChannel(Channel):
             return ChannelCheck("webhook", False, "WhatsApp has no address to post messages to", hint)
         is_ours = urlsplit(url).path.rstrip("/").endswith(path.rstrip("/"))
         return ChannelCheck("webhook", is_ours, f"WhatsApp posts messages to {url[:200]}", "" if is_ours else hint)
-
-
-def _refusal(status: int, why: str) -> ChannelResponse:
-    return ChannelResponse(status, why[:300].encode())
-
-
-def _equal(said: str, right: str) -> bool:
-    return hmac.compare_digest(said.encode("utf-8", "replace"), right.encode())
-
-
-def _keep(kept: dict[str, str], key: str, value: str) -> None:
-    kept.pop(key, None)
-    kept[key] = value
-    if len(kept) > MOST_KEPT:
-        del kept[next(iter(kept))]
 
 
 def _text(text: str) -> dict[str, Any]:

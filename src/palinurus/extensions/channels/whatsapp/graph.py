@@ -6,25 +6,20 @@ nothing arrived; a WebError means that nobody can know.
 
 from __future__ import annotations
 
-import asyncio
-import ssl
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
-import httpx2
 import msgspec
 from msgspec import Struct
 
 from palinurus.domain.errors import ConfigError, JobFailed, JobRefused, WebError
+from palinurus.extensions.channels.requests import NetworkAnswer, NetworkClient, origin_of
 from palinurus.providers.provider import LOOPBACK_HOSTS
 
-CONNECT_SECONDS, READ_SECONDS = 10.0, 30.0
-WHOLE_SECONDS = 300.0  # for one request; uploads are large
 MOST_ANSWER = 256 * 1024  # bytes
 TOKEN_PAUSE = 60.0  # seconds: until somebody has put in another token
 DAY = 86_400.0
-MEDIA_HOSTS = ("lookaside.fbsbx.com", "graph.facebook.com")  # besides the API's own; the token is sent to no other
+MEDIA_HOSTS = r"lookaside\.fbsbx\.com|graph\.facebook\.com"  # besides the API's own; the token is sent to no other
 
 THROTTLED = (4, 80007, 130429, 131048, 131056)
 OBSCURE = (1, 2, 131000, 131016)  # "something went wrong", also after the message went out
@@ -78,81 +73,44 @@ class CallUsage(Struct, frozen=True):
     estimated_time_to_regain_access: float = 0  # minutes
 
 
-class GraphClient:
-    """One account's requests. Connections stay open between them until `close`."""
+class GraphClient(NetworkClient):
+    """One account's requests. They need `opened`."""
 
     def __init__(self, root: str, token: str) -> None:
         """Raises ConfigError."""
+        super().__init__("WhatsApp", root)
         if not token.isascii() or not token.isprintable() or " " in token:
             raise ConfigError("the access token of WhatsApp has characters that no token has", hint=AUTHORIZE)
-        self._root = root.rstrip("/")
-        self._origin = _origin(self._root)
-        if self._origin is None or (self._origin[0] == "http" and self._origin[1] not in LOOPBACK_HOSTS):
+        origin = origin_of(self.root)
+        if origin is None or (origin[0] == "http" and origin[1] not in LOOPBACK_HOSTS):
             raise ConfigError(f"apiRoot {root!r} is no https address", hint="such as https://graph.facebook.com/v23.0")
         self._token = token
-        self._client: httpx2.AsyncClient | None = None
-
-    async def close(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        self._headers = {"Authorization": f"Bearer {token}"}
 
     async def get(self, path: str, **params: str) -> GraphAnswer:
         return await self._call("GET", path, params=params)
 
     async def post(self, path: str, **content: Any) -> GraphAnswer:
-        """`content` as httpx2 takes it: json, or data and files."""
+        """`content` as aiohttp takes it: json or data."""
         return await self._call("POST", path, **content)
 
     async def _call(self, method: str, path: str, **content: Any) -> GraphAnswer:
-        client = await self._open()
-        try:
-            async with (
-                asyncio.timeout(WHOLE_SECONDS),
-                client.stream(method, f"{self._root}/{path}", **content) as response,
-            ):
-                answer = _parsed(await _body(response))
-                if answer is None or answer.error is not None or not response.is_success:
-                    raise self._failure(response, answer.error if answer else None)
-                return answer
-        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError) as error:
-            raise JobFailed(f"WhatsApp cannot be reached: {self._short(error)}") from None
-        except (httpx2.HTTPError, TimeoutError) as error:
-            raise WebError(f"the connection to WhatsApp failed during a request: {self._short(error)}") from None
+        said = await self.ask(method, f"{self.root}/{path}", headers=self._headers, most=MOST_ANSWER, **content)
+        answer = _parsed(said.body)
+        if answer is None or answer.error is not None or not 200 <= said.status < 300:
+            raise self._failure(said, answer.error if answer else None)
+        return answer
 
-    async def content(self, url: str) -> AsyncIterator[bytes]:
+    def content(self, url: str) -> AsyncIterator[bytes]:
         """A file in pieces. Raises WebError."""
-        origin = _origin(url)
-        if origin != self._origin and (origin is None or origin not in [("https", each, 443) for each in MEDIA_HOSTS]):
+        if not self.is_own(url, MEDIA_HOSTS):
             raise WebError(
                 "WhatsApp names an address for a file that is not Meta's", hint="the token is not sent there"
             )
-        client = await self._open()
-        try:
-            async with client.stream("GET", url) as response:
-                if not response.is_success:
-                    raise WebError(f"WhatsApp does not give the file: HTTP {response.status_code}")
-                async for piece in response.aiter_raw():
-                    yield piece
-        except httpx2.HTTPError as error:
-            raise WebError(f"a file of WhatsApp could not be fetched: {self._short(error)}") from None
+        return self.pieces(url, self._headers)
 
-    async def _open(self) -> httpx2.AsyncClient:
-        if self._client is None:
-            is_https = self._root.startswith("https:")
-            # Loading the certificates takes 0.2 s.
-            tls: ssl.SSLContext | bool = await asyncio.to_thread(httpx2.create_ssl_context) if is_https else False
-            if self._client is None:  # nobody else was faster
-                self._client = httpx2.AsyncClient(
-                    headers={"Authorization": f"Bearer {self._token}", "Accept-Encoding": "identity"},
-                    timeout=httpx2.Timeout(READ_SECONDS, connect=CONNECT_SECONDS),
-                    trust_env=is_https,  # a proxy cannot reach our loopback
-                    verify=tls,
-                )
-        return self._client
-
-    def _failure(self, response: httpx2.Response, error: GraphError | None) -> Exception:
-        status, code = response.status_code, -1 if error is None else error.code
+    def _failure(self, response: NetworkAnswer, error: GraphError | None) -> Exception:
+        status, code = response.status, -1 if error is None else error.code
         said = f" ({code}: {self._said(error)})" if error else f" (HTTP {status})"
         if code in THROTTLED or (error is None and status == 429):
             return JobFailed(f"WhatsApp asks for fewer messages{said}", retry_after=_pause(response.headers))
@@ -169,18 +127,6 @@ class GraphClient:
     def _said(self, error: GraphError) -> str:
         details = error.error_data.details if error.error_data else ""
         return (details or error.message).replace(self._token, "…")[:300]
-
-    def _short(self, error: Exception) -> str:
-        return str(error).replace(self._token, "…")[:200] or type(error).__name__
-
-
-async def _body(response: httpx2.Response) -> bytes:
-    data = bytearray()
-    async for piece in response.aiter_raw():
-        data += piece
-        if len(data) > MOST_ANSWER:
-            raise WebError("WhatsApp's answer is too long")
-    return bytes(data)
 
 
 def _parsed(body: bytes) -> GraphAnswer | None:
@@ -202,14 +148,3 @@ def _pause(headers: Mapping[str, str]) -> float | None:
         return None
     minutes = max((each.estimated_time_to_regain_access for kind in usage.values() for each in kind), default=0)
     return min(minutes * 60, DAY) if minutes > 0 else None
-
-
-def _origin(url: str) -> tuple[str, str, int] | None:
-    """Scheme, host and port; None for what is no plain web address."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port or {"https": 443, "http": 80}.get(parts.scheme, 0)
-    except ValueError:
-        return None
-    odd = "@" in parts.netloc or "\\" in url or not url.isprintable()
-    return None if odd or not parts.hostname or not port else (parts.scheme, parts.hostname, port)

@@ -17,3 +17,7 @@ SELECT EXISTS (SELECT 1 FROM jobs WHERE state IN ('waiting', 'running', 'retry')
 -- cron_jobs --
 -- Whether there are any: then a process that stays has to look after them.
 SELECT EXISTS (SELECT 1 FROM cron_jobs);
+
+-- counts --
+-- Sessions and entries.
+SELECT (SELECT count(*) FROM sessions), (SELECT count(*) FROM entries);

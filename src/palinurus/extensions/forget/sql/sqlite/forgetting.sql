@@ -38,3 +38,7 @@ WHERE e.position IN (SELECT value FROM json_each(:keys));
 -- first_said --
 SELECT min(payload ->> '$.timestamp') FROM entries
 WHERE position IN (SELECT value FROM json_each(:keys)) AND json_valid(payload);
+
+-- chosen --
+-- Those rows of a query that have one of these keys; that query stands where the one in parentheses is.
+SELECT * FROM (SELECT '' AS at) AS found WHERE at IN (SELECT value FROM json_each(:keys));

@@ -114,3 +114,12 @@ WHERE m.fact IN (SELECT value FROM json_each(:numbers)) ORDER BY m.fact, n.entit
 
 -- count --
 SELECT count(*) FROM facts;
+
+-- put_recalled --
+INSERT INTO recalled (fact, question, day) VALUES (?, ?, ?) ON CONFLICT DO NOTHING;
+
+-- forget_recalled --
+DELETE FROM recalled WHERE day < :before;
+
+-- often_recalled --
+SELECT fact, count(*) FROM recalled GROUP BY fact HAVING count(*) >= :least;

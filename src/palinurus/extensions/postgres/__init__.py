@@ -1,0 +1,13 @@
+"""A home kept in a PostgreSQL database that teams share: one tenant sees nothing of another, by the database."""
+
+from __future__ import annotations
+
+from palinurus.runtime.extensions import App
+
+
+def register(app: App) -> None:
+    app.operation(f"{__name__}.operations:show_storage", "storage.status")
+    app.command("storage", f"{__name__}.commands:storage")
+    app.command("migrate sqlite-to-postgres", f"{__name__}.moving:to_postgres")
+    app.command("migrate postgres-to-sqlite", f"{__name__}.moving:to_sqlite")
+    app.doctor_check(f"{__name__}.opening:check_database")
