@@ -327,7 +327,7 @@ EXTENSIONS = (
             ),
             "palinurus.extensions.knowledge.core_block:CoreBlockSettings": ("memory.core",),
         },
-        hooks=("session:noted",),
+        hooks=("memory:noted",),
         configured_by=("palinurus.extensions.knowledge.settings:ReflectionSettings",),
         jobs=("memory.reflection",),
         commands={

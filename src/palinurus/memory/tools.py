@@ -18,7 +18,7 @@ from palinurus.domain.clock import Clock, local_time
 from palinurus.domain.errors import BadRequest, NotFound, WorkspaceError
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import NOTED_OUTSIDE
-from palinurus.domain.tool import Tool, ToolOutput, ToolRun, tool
+from palinurus.domain.tool import UNLISTED, Tool, ToolOutput, ToolRun, tool
 from palinurus.text.fact_lines import fact_line, mentionable
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.file_origins import FileOrigins
@@ -46,18 +46,18 @@ def memory_tools(
     """The tools that read. `memory` is called for every call, because a changed config makes another."""
     who_wrote = origins or FileOrigins()
 
-    @tool("memory_search", "Search memory, before you answer about the past.")
+    @tool("memory_search", "Search memory before you answer about the past.")
     async def memory_search(
         run: ToolRun,
         query: str,
-        maxResults: Annotated[int, Meta(ge=0, le=MAX_RESULTS), "0: as many as fit"] = 0,  # noqa: N803  # OpenClaw's
-        minScore: Annotated[float, Meta(ge=0, le=1)] = 0.0,  # noqa: N803
+        maxResults: Annotated[int, Meta(ge=0, le=MAX_RESULTS), UNLISTED] = 0,  # noqa: N803  # OpenClaw's
+        minScore: Annotated[float, Meta(ge=0, le=1), UNLISTED] = 0.0,  # noqa: N803
     ) -> ToolOutput:
         from palinurus.memory.get import answer_search  # rarely called, and not needed to offer the tool
 
         return await answer_search(memory(), run, (workspace, who_wrote), query, most=maxResults, least=minScore)
 
-    @tool("memory_get", "Read lines of what memory_search has found.")
+    @tool("memory_get", "Read lines of a file that was found.")
     async def memory_get(
         run: ToolRun,
         path: str,
