@@ -26,7 +26,11 @@ from types import ModuleType
 from typing import Any
 
 from benchmarks.eval_baselines import Chunks
-from palinurus.domain.clock import SystemClock
+from palinurus.domain.clock import SystemClock, local_time
+from palinurus.extensions.knowledge.facts import read_facts
+from palinurus.extensions.knowledge.recall import RecallQuestion, RecallScope, recall_facts
+from palinurus.extensions.knowledge.store import KnowledgeStore
+from palinurus.memory.answer import SearchAnswer
 from palinurus.memory.embedder import Embedder
 from palinurus.memory.embedders.embedded import EmbeddedModel
 from palinurus.memory.fill import VectorFiller
@@ -40,8 +44,13 @@ from palinurus.memory.store import MemoryStore
 TOKENS = 2_000
 MEASURES = ("any@1000", "all@1000", "any@2000", "all@2000")
 OURS, OURS_BY_WORDS = "hybrid, as the tool searches", "the same by words alone"
+RECALLED = "pal memory recall"
 BM25 = "BM25, 400-token chunks, OR"
-TARGETS = {OURS: (90.5, 79.5, 94.5, 85.0), OURS_BY_WORDS: (87.0, 76.0, 92.5, 82.5)}
+TARGETS = {
+    RECALLED: (94.0, 83.5, 96.2, 88.2),
+    OURS: (94.0, 83.5, 96.2, 88.2),
+    OURS_BY_WORDS: (90.3, 79.2, 94.2, 85.4),
+}
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop"}
 
 Found = list[tuple[str, int, int]]
@@ -73,6 +82,24 @@ class Conversation:
         return [row | {"category": category} for row, category in zip(rows, kept, strict=True)]
 
 
+class Recalled:
+    """The same through `pal memory recall`, with the facts of these files."""
+
+    def __init__(self, workspace: Path, ours: Ours) -> None:
+        self._workspace, self._ours, self._store = workspace, ours, KnowledgeStore(None)
+
+    async def build(self) -> None:
+        files = [f"memory/{path.name}" for path in sorted((self._workspace / "memory").glob("*.md"))]
+        read = {path: ("", read_facts(path, (self._workspace / path).read_text(encoding="utf-8"))) for path in files}
+        await self._store.replace(read, (), ())
+
+    async def ask(self, query: str) -> Found:
+        asked, today = RecallQuestion(query, budget_tokens=TOKENS), local_time(SystemClock()).date()
+        searching = self._ours.search(query, by_words=False)
+        answer = await recall_facts(self._store, asked, RecallScope(), searching, today)
+        return [(result.path, result.start_line, result.end_line) for result in answer.results]
+
+
 class Ours:
     """The search of the tool, over an index of its own."""
 
@@ -89,10 +116,14 @@ class Ours:
         if filled.trouble:
             raise SystemExit(f"no vectors: {filled.trouble}")
 
-    async def ask(self, query: str, *, by_words: bool) -> Found:
+    async def search(self, query: str, *, by_words: bool) -> SearchAnswer:
         answer = await self._search.ask(Question(query, SearchLimits(tokens=TOKENS, seconds=30), keyword_only=by_words))
         if answer.freshness.vectors not in ("complete", "off"):
             raise SystemExit(f"vectors are {answer.freshness.vectors}: {answer.freshness.why}")
+        return answer
+
+    async def ask(self, query: str, *, by_words: bool) -> Found:
+        answer = await self.search(query, by_words=by_words)
         return [(result.path, result.start_line, result.end_line) for result in answer.results]
 
     async def close(self) -> None:
@@ -121,6 +152,8 @@ async def answerers(
 ) -> dict[str, Callable[[str], Awaitable[Found]]]:
     ours, chunks = Ours(workspace, embedder), Chunks(workspace, embedder)
     await ours.build()
+    recalled = Recalled(workspace, ours)
+    await recalled.build()
 
     async def by_both(query: str) -> Found:
         return await ours.ask(query, by_words=False)
@@ -128,7 +161,12 @@ async def answerers(
     async def by_words(query: str) -> Found:
         return await ours.ask(query, by_words=True)
 
-    named: dict[str, Callable[[str], Awaitable[Found]]] = {OURS: by_both, OURS_BY_WORDS: by_words, BM25: chunks.by_any}
+    named: dict[str, Callable[[str], Awaitable[Found]]] = {
+        RECALLED: recalled.ask,
+        OURS: by_both,
+        OURS_BY_WORDS: by_words,
+        BM25: chunks.by_any,
+    }
     if not quick:
         await chunks.embed()
         named |= {"AND, 0.7 vector + 0.3 text, same chunks": chunks.by_all_and_vector, "vectors only": chunks.by_vector}
@@ -147,7 +185,8 @@ def show(rows: dict[str, dict[str, Rows]]) -> bool:
     for name in TARGETS:
         for category, told in CATEGORIES.items():
             some = [row for each in rows[name].values() for row in each if row["category"] == category]
-            print(_line(f"  {told}, {'by words' if name != OURS else 'hybrid'} ({len(some)})", means(some)))
+            kind = {OURS: "hybrid", OURS_BY_WORDS: "by words"}.get(name, "recall")
+            print(_line(f"  {told}, {kind} ({len(some)})", means(some)))
     missed = [*_below_targets(rows), *_below_baseline(rows)]
     print("\n".join(missed) or "every target is reached, and no conversation is below the BM25 baseline")
     return not missed

@@ -41,8 +41,9 @@ class Chunks:
     async def embed(self) -> None:
         import numpy as np  # only these baselines need it
 
-        vectors = await self._embedder.embed(self._texts)
-        self._vectors = np.frombuffer(b"".join(vectors), dtype="<f4").reshape(len(vectors), -1)
+        size = self._embedder.space.dimensions  # token states stand behind
+        vectors = [np.frombuffer(vector, "<f4", size) for vector in await self._embedder.embed(self._texts)]
+        self._vectors = np.stack(vectors)
 
     async def by_any(self, query: str) -> Found:
         scores = self._matches(query, " OR ")
@@ -70,7 +71,8 @@ class Chunks:
     async def _cosines(self, query: str) -> Any:
         import numpy as np
 
-        return self._vectors @ np.frombuffer(await self._embedder.embed_query(query), dtype="<f4")
+        asked = await self._embedder.embed_query(query)
+        return self._vectors @ np.frombuffer(asked, "<f4", self._embedder.space.dimensions)
 
 
 def cut(lines: Sequence[str]) -> Iterator[tuple[int, int]]:

@@ -13,6 +13,7 @@ from email import message_from_bytes
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from channels.conftest import Account, until
@@ -69,6 +70,28 @@ async def only_the_last(account: Account) -> None:
     """Of all that was delivered only a last, good mail is passed on."""
     await account.network.write("a last one")
     assert [message.text for message in await received(account)] == ["a last one"]
+
+
+async def test_an_access_token_is_read_anew_for_each_connection(mail: FakeMail) -> None:
+    account = Account(mail)
+    tokens = {mail.password}
+    context = account.make(auth="xoauth2").context
+    account.channel = EmailChannel(msgspec.structs.replace(context, secret=lambda _: next(iter(tokens))))
+    async with account.running():
+        await mail.write("hello", sender=ADA)
+        [message] = await received(account)
+        mail.password = "renewed"  # it has expired
+        with pytest.raises(JobFailed, match="refuses the user"):
+            await account.channel.send(ChatTarget(ADA), OutgoingPart("aye", "aye"))
+        imap, smtp = await account.channel.check()
+        assert (imap.ok, smtp.ok) == (False, False)
+        tokens.clear()
+        tokens.add("renewed")
+        await account.channel.send(ChatTarget(ADA, message.peer.thread), OutgoingPart("aye", "aye"))
+        await mail.disconnect()
+        await mail.write("again", sender=ADA)
+        assert [each.text for each in await received(account, 2)] == ["hello", "again"]
+    assert len(mail.sent) == 1
 
 
 # --- who wrote it

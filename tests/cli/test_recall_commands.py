@@ -53,6 +53,33 @@ def test_lines_that_are_no_facts_are_found_too(pal_command: Pal) -> None:
     assert ("note", "The boat lies in the east harbour.") in [(each["kind"], each["text"]) for each in found]
 
 
+def test_what_changed_since_a_season_is_told_with_what_was_before_and_what_was_true_in_a_month_too(
+    pal_command: Pal, notes: Path
+) -> None:
+    (notes / "2026-01-10.md").write_text(
+        "## Retain\n- O @Peter: Prefers tea to coffee.\n- W: Our dentist is Dr Weber.\n"
+    )
+    (notes / "2026-04-10.md").write_text(
+        "## Retain\n- O @Peter: Prefers coffee to tea now.\n- W: Our dentist is Dr Sommer now.\n"
+    )
+    (notes / "2026-04-20.md").write_text("## Retain\n- O @Peter: Prefers coffee to tea now.\n- W: Milk is out.\n")
+    changed = texts(pal_command, "what changed since spring?", "--as-of", "2026-06-01")[:4]
+    assert sorted(changed) == [
+        "Our dentist is Dr Sommer now.", "Our dentist is Dr Weber.",
+        "Prefers coffee to tea now.", "Prefers tea to coffee.",
+    ]  # fmt: skip
+    assert texts(pal_command, "what changed since spring with Peter?", "--as-of", "2026-06-01")[:2] == [
+        "Prefers coffee to tea now.", "Prefers tea to coffee.",
+    ]  # fmt: skip
+    true = texts(pal_command, "what was true during February 2026?")
+    assert {"Our dentist is Dr Weber.", "Prefers tea to coffee."} == set(true[:2])
+
+
+def test_a_line_that_plain_search_finds_is_the_fact_that_stands_there(pal_command: Pal) -> None:
+    found = pal_command("memory", "recall", "the birthday in Morocco, Marrakech", "--json").json["results"]
+    assert all(each["kind"] != "note" or not each["text"].startswith("- W") for each in found)
+
+
 def test_answers_are_narrowed_by_day_kind_and_entity(pal_command: Pal) -> None:
     assert texts(pal_command, "Peter", "Anna", "--as-of", "2025-12-31", "--kind", "world") == [
         "Is in Marrakech (Nov 27–Dec 1, 2025) for a birthday."
@@ -66,7 +93,7 @@ def test_answers_are_narrowed_by_day_kind_and_entity(pal_command: Pal) -> None:
     ("asked", "why"),
     [
         (("--entity", "Nobody"), "no fact names 'Nobody'"),
-        (("--since", "soon"), "no length of time"),
+        (("--since", "soon"), "not a length of time"),
         (("--as-of", "31.12."), "is no day"),
     ],
 )

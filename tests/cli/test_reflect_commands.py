@@ -194,6 +194,21 @@ def test_what_different_questions_find_is_proposed_and_what_is_from_outside_is_n
     assert waiting[1]["why"] == "3 different questions have found it"
 
 
+def test_memory_md_in_small_letters_and_dreams_md_are_used_where_they_are(pal_command: Pal, workspace: Path) -> None:
+    (workspace / "MEMORY.md").rename(workspace / "memory.md")
+    (workspace / "DREAMS.md").write_text("# Dreams\n\n## Retain\n- W @Otto: Keeps bees.\n")
+    assert pal_command("memory", "recall", "bees", "--json").json["results"][0]["source"] == "DREAMS.md#L4"
+    reflected(pal_command)
+    [waiting] = pal_command("memory", "proposals", "--json").json["proposals"]
+    told = pal_command("memory", "proposals", "accept", waiting["id"])
+    assert told.code == 0
+    assert "memory.md" in [each.name for each in workspace.iterdir()]
+    assert "short mails" in (workspace / "memory.md").read_text()
+    reflected(pal_command)
+    assert "Keeps bees." in page(workspace, "entities/Otto")
+    assert pal_command("memory", "proposals", "--json").json["proposals"] == []
+
+
 def test_plain_notes_become_facts_by_rule_where_there_is_no_model(pal_command: Pal, workspace: Path) -> None:
     write_notes(workspace, {"2026-11-02": "My dentist is Dr Weber.\nRain all day.\n"})
     assert reflected(pal_command)["noted"] == ["memory/2026-11-02.md: - W: My dentist is Dr Weber."]

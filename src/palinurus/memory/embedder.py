@@ -9,7 +9,7 @@ import logging
 import math
 import struct
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -75,6 +75,13 @@ class Embedder(Protocol):
         """The vector of a question, with priority over other work."""
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class BatchEmbedder(Embedder, Protocol):
+    """One whose service also embeds large numbers of texts in its own time, for less."""
+
+    takes_batches: bool
 
 
 class EmbedderPlace(Struct, frozen=True):
@@ -152,8 +159,10 @@ class EmbedderChain:
         if not space_id:
             return self.serving
         space = Space.read(space_id)
-        known = (each for each in self._members if each.space.fits(space))
-        return next(known, None) or self._older(space)
+        return self.member_of(space) or self._older(space)
+
+    def member_of(self, space: Space) -> Embedder | None:
+        return next((each for each in self._members if each.space.fits(space)), None)
 
     def failed(self, embedder: Embedder, error: EmbedderError) -> bool:
         """Notes a failure. True: another one serves from now on."""

@@ -6,6 +6,8 @@ what is missing, so no state is stored here: a stopped or failed run is complete
 The first space of an index is used from the start, however few vectors it has. If the embedder changes, the new space
 is filled as a shadow and replaces the old one when it is complete. If the embedder fails, the next of its chain does
 the same, and the vectors of the one that failed stay until it works again.
+
+While a batch makes the vectors of a large index (`VectorBatches`), only what is newer than the batch is embedded here.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct, field
 
@@ -27,10 +29,18 @@ from palinurus.memory.store import MemoryStore
 T = TypeVar("T")
 STEP = 64  # texts; about half a second of the embedded model
 STEP_SECONDS = 300.0  # the embedder has its own limit; this one is a safeguard
+BATCH_SECONDS = 60.0  # after that it is looked whether a batch has ended
 FIRST_RETRY = 5.0
 LAST_RETRY = 600.0
 _LEAST_SHARE = 0.01
 log = logging.getLogger(__name__)
+
+
+class VectorBatches(Protocol):
+    """Has large numbers of vectors made elsewhere, in their own time, and put into the index."""
+
+    async def covered(self, embedder: Embedder, store: MemoryStore) -> int:
+        """The last piece whose vector a batch makes; one is begun if so many are missing. 0: there is none."""
 
 
 class FillReport(Struct, frozen=True):
@@ -48,6 +58,8 @@ class VectorFiller(Struct, eq=False):
     share: float = 0.5  # of one core, for the background task
     step: int = STEP
     step_seconds: float = STEP_SECONDS
+    batches: VectorBatches | None = None
+    covered: int = 0  # by a batch
     trouble: str = ""  # why vectors are not being computed, in one sentence; empty if all is well
     last: list[MissingVector] = []
     embedder_failed: bool = False  # that is the trouble
@@ -115,7 +127,8 @@ class VectorFiller(Struct, eq=False):
         rest = FIRST_RETRY
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(RETURN_SECONDS if self.has_fallen else None):
+                patience = RETURN_SECONDS if self.has_fallen else BATCH_SECONDS if self.covered else None
+                async with asyncio.timeout(patience):
                     await self.nudged.wait()
             if isinstance(self.embedder, EmbedderChain) and not self.nudged.is_set():
                 await self.embedder.try_first()
@@ -165,9 +178,12 @@ class VectorFiller(Struct, eq=False):
         """Seconds that the embedder took; None if nothing is missing."""
         space = embedder.space
         async with self.one_step:
-            missing = await self.store.unembedded(space, self.step)
+            missing, self.covered = await self.store.unembedded(space, self.step), 0
+            if missing and self.batches is not None:
+                self.covered = await self.batches.covered(embedder, self.store)
+                missing = await self.store.unembedded(space, self.step, after=self.covered)
             if not missing:
-                if await self.store.space_in_use() != space.id:
+                if not self.covered and await self.store.space_in_use() != space.id:
                     await self.store.use_space(space, kept=self.kept)  # the shadow is complete
                 return None
             self._must_be_new(missing)

@@ -116,10 +116,10 @@ def _parts(path: str) -> list[str]:
     if not path or "\0" in path or len(path) > MAX_PATH:
         raise WorkspaceError(f"not a path: {path[:80]!r}", hint="for example memory/2026-11-15.md")
     if path.startswith(("/", "~")):
-        raise OutsideWorkspace(f"{path[:200]!r} is not a path in memory", hint="take it as memory_search tells it")
+        raise OutsideWorkspace(f"{path[:200]!r} is not a path in memory", hint="use a path as memory_search shows it")
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts or not parts:
-        raise OutsideWorkspace(f"{path[:200]!r} leads out of memory", hint="take it as memory_search tells it")
+        raise OutsideWorkspace(f"{path[:200]!r} leads out of memory", hint="use a path as memory_search shows it")
     if any(part[0] == "." or part in PASSED_BY for part in parts):
         raise OutsideWorkspace(f"{path[:200]!r} is hidden, and not in memory", hint="`read` reads other files")
     return parts

@@ -338,7 +338,7 @@ class MemoryIndex:
             sources=dict(Counter(row.ref.source for row in rows.values())),
             embedder=in_use,
             embedded=embedded,
-            to_embed=totals.pieces - embedded if in_use else 0,
+            to_embed=totals.pieces - embedded if in_use or space else 0,
             shadow=shadow,
             shadow_embedded=totals.embedded.get(shadow, 0),
             differences=tuple(differences[:NAMED_DIFFERENCES]),

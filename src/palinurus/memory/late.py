@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 DIMENSIONS = 64
 CODE_BYTES = DIMENSIONS // 8
-BESIDE = 0.75  # of a similarity in the line before or after
+BESIDE = 0.8  # of a similarity in the line before or after
 ONE = 16_384  # a cosine of one, of which no sum is more than a little
 FLOOR = 0.3  # what a quarter of all candidates stay below
 

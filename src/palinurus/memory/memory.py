@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,13 @@ import msgspec
 from palinurus.domain.clock import Clock
 from palinurus.domain.errors import PalinurusError, StorageError
 from palinurus.memory.answer import IndexExport, MemoryStatus, OnProgress, SearchAnswer, SyncReport, VectorSpace
+from palinurus.memory.document import MissingVector
 from palinurus.memory.embedder import Embedder, EmbedderChain, Space
-from palinurus.memory.fill import VectorFiller
+from palinurus.memory.fill import VectorBatches, VectorFiller
 from palinurus.memory.index import MemoryIndex
 from palinurus.memory.question import Question
 from palinurus.memory.scan import FOLDER, Scanner
-from palinurus.memory.search import MemorySearch
+from palinurus.memory.search import MemorySearch, QueryHelpers
 from palinurus.memory.settings import MemorySettings, Sync
 from palinurus.memory.store import MemoryStore
 
@@ -101,6 +102,7 @@ def _is_of_interest(_: Any, path: str) -> bool:
 
 
 log = logging.getLogger(__name__)
+_NO_HELPERS = QueryHelpers()
 OnSync = Callable[[SyncReport], None]
 """Called on the event loop for each sync that changed something. Neither blocks nor raises."""
 
@@ -118,14 +120,17 @@ class Memory:
         embedder: Embedder | EmbedderChain | None,
         clock: Clock,
         watcher: Watcher | None = None,
+        batches: VectorBatches | None = None,
+        helpers: QueryHelpers = _NO_HELPERS,
     ) -> None:
         self.settings = settings
         self.embedder = embedder
         self._store = store
         self._index = index
         self._watcher = watcher
-        self._search = MemorySearch(index, store, embedder, settings, clock, self._nudge)
-        self._filler = VectorFiller(store, embedder, share=settings.embed_share) if embedder else None
+        self._search = MemorySearch(index, store, embedder, settings, clock, self._nudge, helpers)
+        share = settings.embed_share
+        self._filler = VectorFiller(store, embedder, share=share, batches=batches) if embedder else None
         self._listeners: list[OnSync] = []
         self._keeping_up: asyncio.Task[None] | None = None
         self._closed = False
@@ -256,6 +261,22 @@ class Memory:
     def _tell(self, report: SyncReport) -> None:
         for listener in list(self._listeners):
             listener(report)
+        self._nudge()
+
+    def batched_embedder(self, space_id: str) -> Embedder | None:
+        """The one whose batches fill this space; None if the config has another one by now."""
+        space, chain = Space.read(space_id), self.embedder
+        return chain.member_of(space) if isinstance(chain, EmbedderChain) else None
+
+    async def unembedded(self, space: Space, limit: int) -> list[MissingVector]:
+        return await self._store.unembedded(space, limit)
+
+    async def put_vectors(self, space: Space, vectors: Sequence[tuple[bytes, bytes]]) -> None:
+        """Vectors that a batch has made, by digest."""
+        await self._store.put_vectors(space, vectors)
+
+    def nudge(self) -> None:
+        """After a batch has ended: the rest is made here, or by the next one."""
         self._nudge()
 
     def _nudge(self) -> None:

@@ -24,6 +24,7 @@ from itertools import accumulate
 from math import log
 from operator import mul
 
+import msgspec
 from msgspec import Struct
 
 from palinurus.memory.answer import Factor
@@ -167,6 +168,8 @@ def _gains(around: Sequence[Counts], weights: Sequence[float], lengths: Sequence
 
 STAND_IN = 0.6  # the cosine of a full word score, if there is no vector
 COSINE = 0.8  # of the vector's weight, beside late interaction
+ALSO = 0.6  # of a score by words that the question does not have
+_NO_WORDS = WordQuery(())
 NAMES = ("words", "passage", "label", "date", "vector", "late")
 _FIELD = re.compile(  # `- **Name:**`, `- [x]`, `_(what they like)_`, `- Name: _(optional)_`
     r"[ \t>|]*(?:[-*+]|\d{1,9}[.)])?[ \t]*(?:\[[ xX]\])?[ \t]*"
@@ -210,6 +213,7 @@ class RankedCandidate(Struct, frozen=True):
     candidate: SearchCandidate
     score: float  # 0 for no match, about 1 for a full one
     parts: tuple[float, ...] = ()  # the value of each factor, in the order of NAMES; then the share left by age
+    judged: float | None = None  # by a reranker
 
     @property
     def kept(self) -> float:
@@ -237,11 +241,15 @@ class RankedList(Struct, frozen=True):
 
     def factors(self, one: RankedCandidate) -> tuple[Factor, ...]:
         """The factors, which add up to the score; recency is the part that age took away."""
-        parts = zip(NAMES, one.parts, self.shares, strict=False)
+        share = 1.0 if one.judged is None else 1 - JUDGED
+        shares = [share * each for each in self.shares]
+        parts = zip(NAMES, one.parts, shares, strict=False)
         factors = [_factor(name, value, share, value * share) for name, value, share in parts if share]
+        if one.judged is not None:
+            factors.append(_factor("rerank", one.judged, JUDGED, one.judged * JUDGED))
         if len(one.parts) > len(NAMES):
-            kept = one.parts[-1]
-            factors.append(_factor("recency", kept, 1.0, one.score - sum(map(mul, one.parts, self.shares))))
+            kept, aged = one.parts[-1], one.score - JUDGED * (one.judged or 0.0)
+            factors.append(_factor("recency", kept, share, aged - sum(map(mul, one.parts, shares))))
         return tuple(factors)
 
 
@@ -253,9 +261,14 @@ def rank(
     by_vector: bool,
     today: date,
     days: Sequence[DateSpan] = (),
+    also: WordQuery = _NO_WORDS,
 ) -> RankedList:
-    """`by_vector`: the question had a vector. `days`: the days that it names."""
+    """`by_vector`: the question had a vector. `days`: the days that it names. `also`: words that an answer may have
+    beside or instead of those of the question."""
     words = WordScores(query, looked, ranking.neighbours)
+    if also.words:
+        others = WordScores(also, msgspec.structs.replace(looked, frequencies=()), ranking.neighbours)
+        words.own = [max(own, ALSO * other) for own, other in zip(words.own, others.own, strict=True)]
     passage = max((candidate.passage_words for candidate in looked.candidates), default=0.0) or 1.0
     near = {ref: nearness(date_in_path(ref.path), days) for ref in {one.ref for one in looked.candidates}}
     by_word = by_vector and ranking.late and any(candidate.late is not None for candidate in looked.candidates)
@@ -273,6 +286,18 @@ def rank(
         ranked.append(RankedCandidate(candidate, score, parts))
     ranked.sort(key=lambda one: (-one.score, one.candidate.ref, one.candidate.start_line))
     return RankedList(ranked if ranking.mmr_lambda is None else _varied(ranked, ranking.mmr_lambda), shares)
+
+
+JUDGED = 0.5  # of a score, for the judgment of a reranker
+
+
+def rejudged(ranked: Sequence[RankedCandidate], judged: Sequence[float]) -> list[RankedCandidate]:
+    """By what a reranker says of each, 0 to 1, as much as by the score that it had."""
+    both = [
+        msgspec.structs.replace(one, score=(1 - JUDGED) * one.score + JUDGED * said, judged=said)
+        for one, said in zip(ranked, judged, strict=True)
+    ]
+    return sorted(both, key=lambda one: -one.score)
 
 
 def _shares(ranking: Ranking, labelled: bool, dated: bool, by_vector: bool, by_word: bool) -> tuple[float, ...]:

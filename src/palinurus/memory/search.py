@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from datetime import date
 from functools import lru_cache, partial
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -30,7 +30,7 @@ from palinurus.memory.answer import IndexFreshness, SearchAnswer, SearchResult
 from palinurus.memory.document import CandidateSet, WordQuery
 from palinurus.memory.embedder import Embedder, EmbedderChain, Space, check_vectors
 from palinurus.memory.question import MAX_QUERY, Question
-from palinurus.memory.rank import RankedCandidate, rank
+from palinurus.memory.rank import RankedCandidate, RankedList, rank, rejudged
 from palinurus.memory.settings import MemorySettings, SearchLimits
 from palinurus.memory.store import MemoryStore
 from palinurus.memory.terms import DateSpan, asked_about, date_in_path, word_query, words_for
@@ -138,8 +138,31 @@ def citation(path: str, start_line: int, end_line: int) -> str:
 log = logging.getLogger(__name__)
 EMBEDDING_SHARE, LOOK_SECONDS = 0.5, 1.0  # the embedder has all of the time but a second, at least half
 SWEEP_SHARE = 0.6
+HELPER_SHARE = 0.5  # of a search's time, for the words of an expander
+RERANK_SHARE = 0.8  # of what is left of it then
 NOBODY_ASKED = "searched by words alone: the vectors of the embedder that the config names now are not complete yet"
 MUCH = 200_000  # characters of candidates above which ranking runs in a thread
+
+
+class Reranker(Protocol):
+    """Judges how well texts answer a question. Failures are EmbedderErrors."""
+
+    async def judge(self, query: str, texts: Sequence[str]) -> list[float]:
+        """0 to 1 for each text, in order."""
+
+
+class QueryExpander(Protocol):
+    """Names words that an answer may have. Failures are EmbedderErrors."""
+
+    async def widen(self, query: str) -> tuple[str, ...]: ...
+
+
+class QueryHelpers(msgspec.Struct, frozen=True):
+    """Models of the user that help with a question, within its time."""
+
+    reranker: Reranker | None = None
+    judged: int = 0  # results
+    expander: QueryExpander | None = None
 
 
 class _Vector(msgspec.Struct, frozen=True):
@@ -160,6 +183,7 @@ class _ParsedQuestion(msgspec.Struct, frozen=True):
     wide: WordQuery  # with words for its dates
     days: tuple[DateSpan, ...]
     today: date
+    also: WordQuery = WordQuery(())  # that an expander has named
 
 
 class MemorySearch(msgspec.Struct, frozen=True, eq=False):
@@ -169,6 +193,7 @@ class MemorySearch(msgspec.Struct, frozen=True, eq=False):
     settings: MemorySettings
     clock: Clock
     moved_on: Callable[[], None] = lambda: None  # called when another embedder is to make the vectors
+    helpers: QueryHelpers = QueryHelpers()
 
     async def ask(self, question: Question) -> SearchAnswer:
         """Any text is a question. Raises only storage errors."""
@@ -176,14 +201,18 @@ class MemorySearch(msgspec.Struct, frozen=True, eq=False):
         asked = self._read(question)
         embedding = asyncio.ensure_future(self._embedded(asked.text, question))
         preparing = asyncio.ensure_future(self._prepared(asked))
+        widening = asyncio.ensure_future(self._widened(asked))
         try:
             fresh = await self.index.catch_up(question.budget.seconds * SWEEP_SHARE)
             if not await preparing:
                 fresh = await self._made_anew(question, started, fresh)
             vector = await embedding
+            asked, trouble = await widening
         finally:
             embedding.cancel()
             preparing.cancel()
+            widening.cancel()
+        fresh = msgspec.structs.replace(fresh, why=fresh.why or trouble)
         try:
             return await self._answered(asked, vector, fresh, started)
         except StorageDamaged:
@@ -213,6 +242,39 @@ class MemorySearch(msgspec.Struct, frozen=True, eq=False):
             log.debug("no look was prepared: %s", error)
         return True
 
+    async def _widened(self, asked: _ParsedQuestion) -> tuple[_ParsedQuestion, str]:
+        """With more words to look for, or why not."""
+        if self.helpers.expander is None or not asked.text:
+            return asked, ""
+        try:
+            async with asyncio.timeout(asked.question.budget.seconds * HELPER_SHARE):
+                said = await self.helpers.expander.widen(asked.text)
+        except TimeoutError:
+            return asked, "not widened: the model did not answer in time"
+        except EmbedderError as error:
+            return asked, f"not widened: {error}"
+        new = tuple(word for word in word_query(" ".join(said)).words if word not in asked.words.words)
+        wide = WordQuery(asked.wide.words + new)
+        return msgspec.structs.replace(asked, wide=wide, also=WordQuery(new)), ""
+
+    async def _reranked(
+        self, asked: _ParsedQuestion, found: list[RankedCandidate], seconds: float
+    ) -> tuple[list[RankedCandidate], str]:
+        """In a better order, or why not. The model's judgment is half of the score; what it did not see has none."""
+        reranker, best = self.helpers.reranker, found[: self.helpers.judged]
+        if reranker is None or len(best) < 2:
+            return found, ""
+        texts = [f"{one.candidate.context}\n{one.candidate.text}".strip()[:LONG] for one in best]
+        try:
+            async with asyncio.timeout(seconds):
+                judged = await reranker.judge(asked.text, texts)
+        except TimeoutError:
+            return found, "not reranked: the model did not answer in time"
+        except EmbedderError as error:
+            return found, f"not reranked: {error}"
+        judged += [0.0] * (len(found) - len(best))
+        return rejudged(found, judged), ""
+
     async def _answered(
         self, asked: _ParsedQuestion, vector: _Vector, fresh: IndexFreshness, started: float
     ) -> SearchAnswer:
@@ -225,7 +287,11 @@ class MemorySearch(msgspec.Struct, frozen=True, eq=False):
         by_vector = vector.value is not None and looked.embedded > 0
         much = sum(len(each.text) for each in looked.candidates) > MUCH
         work = partial(self._judged, asked, looked, by_vector=by_vector)
-        results, left_out = await asyncio.to_thread(work) if much else work()
+        order, found = await asyncio.to_thread(work) if much else work()
+        left = asked.question.budget.seconds - (perf_counter() - started)
+        found, trouble = await self._reranked(asked, found, left * RERANK_SHARE)
+        results, left_out = self._cut(asked, order, found)
+        fresh = msgspec.structs.replace(fresh, why=fresh.why or trouble)
         freshness, mode = _with_vectors(fresh, looked, vector), "hybrid" if by_vector else "keyword"
         took_ms = round((perf_counter() - started) * 1000, 3)
         answer = SearchAnswer(tuple(results), freshness, mode, took_ms, left_out)
@@ -246,16 +312,23 @@ class MemorySearch(msgspec.Struct, frozen=True, eq=False):
 
     def _judged(
         self, asked: _ParsedQuestion, looked: CandidateSet, *, by_vector: bool
-    ) -> tuple[list[SearchResult], int]:
-        """The best within the budget, and how many more there were."""
+    ) -> tuple[RankedList, list[RankedCandidate]]:
+        """All in their order, and those that may be results."""
         ranking, question, words = self.settings.ranking, asked.question, asked.words
         short = shortened(looked, words.words)
-        order = rank(words, short, ranking, by_vector=by_vector, today=asked.today, days=asked.days)
+        order = rank(words, short, ranking, by_vector=by_vector, today=asked.today, days=asked.days, also=asked.also)
         found = order.above(ranking.min_score if question.min_score is None else question.min_score)
         if short is not looked:
             whole = {each.id: each for each in looked.candidates}
             found = [msgspec.structs.replace(one, candidate=whole[one.candidate.id]) for one in found]
-        chosen, left_out = clamped(found, question.budget, words.words, cite=question.cite)
+        return order, found
+
+    def _cut(
+        self, asked: _ParsedQuestion, order: RankedList, found: list[RankedCandidate]
+    ) -> tuple[list[SearchResult], int]:
+        """The best within the budget, and how many more there were."""
+        question = asked.question
+        chosen, left_out = clamped(found, question.budget, asked.words.words, cite=question.cite)
         if not question.explain:
             return [result for _, result in chosen], left_out
         return [msgspec.structs.replace(result, factors=order.factors(one)) for one, result in chosen], left_out

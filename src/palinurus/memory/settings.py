@@ -120,7 +120,7 @@ DIRECT_CHATS = (ScopeRule("allow", "direct"),)  # and nobody else
 
 
 class Ranking(Section, frozen=True):
-    """Weights of the rankings; they need not add up to one. See docs/memory-quality.md for what was tried."""
+    """Weights of the rankings; they need not add up to one. See docs/decisions/0040-ranking.md for what was tried."""
 
     words: Annotated[
         float, _share("How much words count. OpenClaw has 0.3 or 0.4; ours measures best.", "query.hybrid.textWeight")
@@ -250,6 +250,19 @@ class EmbedderOptions(Section, frozen=True):
     ] = None
 
 
+class QueryModels(Section, frozen=True):
+    """GGUF files of yours that help with a question. Off by default."""
+
+    rerank: Annotated[
+        str | None, option("A GGUF reranker, which judges the best results.", "rerank.modelPath", longest=4096)
+    ] = None
+    judged: Annotated[int, option("How many it judges.", "rerank.candidates", ge=1, le=100)] = 12
+    expand: Annotated[
+        str | None,
+        option("A GGUF model that chats, which names more words to look for.", "expansion.modelPath", longest=4096),
+    ] = None
+
+
 class MemorySettings(Section, frozen=True):
     """What is indexed and how it is searched."""
 
@@ -291,6 +304,7 @@ class MemorySettings(Section, frozen=True):
         ),
     ] = None
     embedding: Annotated[EmbedderOptions, option("", HERE)] = EmbedderOptions()
+    models: Annotated[QueryModels, option("GGUF files that help with a question.", "query")] = QueryModels()
     embed_share: Annotated[float, option("Share of one core for computing vectors in the background.", gt=0, le=1)] = (
         0.5
     )

@@ -98,9 +98,13 @@ class MemoryStore:
         rows = await self._read(lambda tx: tx.all("memory.pieces_of_file", source=ref.source, path=ref.path))
         return [SearchCandidate(id_, ref, start, end, text, 0, 0, None, on or "") for id_, start, end, text, on in rows]
 
-    async def unembedded(self, space: Space, limit: int) -> list[MissingVector]:
-        """Distinct texts without a vector in this space, those of the newest documents first."""
-        return await self._read(lambda tx: self._unembedded(tx, space, limit))
+    async def unembedded(self, space: Space, limit: int, *, after: int = 0) -> list[MissingVector]:
+        """Distinct texts without a vector in this space, those of the newest documents first; only of pieces `after`
+        one."""
+        return await self._read(lambda tx: self._unembedded(tx, space, limit, after))
+
+    async def last_piece(self) -> int:
+        return await self._read(lambda tx: int(tx.one("memory.next_ids")[0]) - 1)
 
     async def put_vectors(self, space: Space, vectors: Sequence[tuple[bytes, bytes]]) -> None:
         """Stores vectors by digest. All are of one space; one of another size is a StorageError and none is stored.
@@ -210,15 +214,16 @@ class MemoryStore:
         tx.run("memory.drop_orphans")
         return True
 
-    def _unembedded(self, tx: Transaction, space: Space, limit: int) -> list[MissingVector]:
+    def _unembedded(self, tx: Transaction, space: Space, limit: int, after: int) -> list[MissingVector]:
         """From the newest down, skipping ranges that are known to be complete."""
         row = tx.one("memory.space_named", name=space.id)
         last = tx.one("memory.next_ids")[0] - 1
         low, high = self._filled.get(space.id, (last + 1, last))
         values = {"space": row[0] if row else 0, "limit": 2 * limit}
-        above = tx.all("memory.unembedded", first=high + 1, last=last, **values)
-        below = tx.all("memory.unembedded", first=1, last=low - 1, **values)
-        self._filled[space.id] = (below[0][0] + 1 if below else 1, high if above else last)
+        above = tx.all("memory.unembedded", first=max(high, after) + 1, last=last, **values)
+        below = tx.all("memory.unembedded", first=after + 1, last=low - 1, **values)
+        if not after:
+            self._filled[space.id] = (below[0][0] + 1 if below else 1, high if above else last)
         found = {meaning: meaning_of(text) for _, meaning, text in above + below}
         return [MissingVector(meaning.to_bytes(8, signed=True), text) for meaning, text in found.items()][:limit]
 

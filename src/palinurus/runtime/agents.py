@@ -195,6 +195,7 @@ class ConfiguredAgents:
                 services.secret,
                 lambda: services.usage,
                 services.new_id,
+                lambda: services.jobs,
             ),
         )
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -20,11 +21,15 @@ from palinurus.sessions.store import SessionStore
 if TYPE_CHECKING:
     from palinurus.config.load import Config
     from palinurus.config.section import Secret
+    from palinurus.dispatch.jobs import Jobs
     from palinurus.ledger.usage import UsageLedger
     from palinurus.memory.backend import AgentMemory, OpenBackend
     from palinurus.memory.embedder import Embedder, EmbedderChain, EmbedderPlace, OpenEmbedder, Space
+    from palinurus.memory.search import QueryHelpers
+    from palinurus.memory.store import MemoryStore
 
 
+T = TypeVar("T")
 LOCAL = "local"  # OpenClaw's name for a GGUF file; without one it is the embedded model
 PROVIDERS = {"gemini": "google"}  # embedders whose provider of models has another name
 BOOKED = "memory"  # stands where the session of a model call stands
@@ -63,6 +68,47 @@ class EmbedderSource(Struct, frozen=True):
     secret: Callable[[Secret], str | None]
     usage: Callable[[], UsageLedger]
     new_id: Callable[[], str]
+    jobs: Callable[[], Jobs]
+
+
+BATCH_JOB = "memory.embedding-batch"
+AGAIN_MS = 24 * 3600 * 1000  # after a batch that gave nothing, texts are embedded directly for so long
+
+
+class BatchOrder(Struct, frozen=True):
+    """A job: the vectors of an agent's pieces up to one, in a space, are made by a batch of its service."""
+
+    agent: str
+    space: str
+    last: int
+
+
+class EmbeddingBatches(Struct, frozen=True):
+    """Implements memory.fill.VectorBatches with durable jobs."""
+
+    jobs: Callable[[], Jobs]
+    agent: str
+    least: int
+    clock: Clock
+
+    async def covered(self, embedder: Embedder, store: MemoryStore) -> int:
+        from palinurus.memory.embedder import BatchEmbedder
+
+        if not isinstance(embedder, BatchEmbedder) or not embedder.takes_batches:
+            return 0
+        jobs, space, now = self.jobs(), embedder.space.id, self.clock.now_ms()
+        for job in await jobs.of_lane(BATCH_JOB, self.agent, 1):
+            order = msgspec.json.decode(job.payload, type=BatchOrder)
+            if job.state in ("waiting", "running", "retry"):
+                return order.last if order.space == space else 0
+            if order.space == space and job.state != "done" and now - job.added_at < AGAIN_MS:
+                return 0
+        totals = await store.totals()
+        if not jobs.stays or totals.pieces - totals.embedded.get(space, 0) < self.least:
+            return 0
+        last = await store.last_piece()
+        await jobs.add(BATCH_JOB, BatchOrder(self.agent, space, last), f"{self.agent}:{now}", lane=self.agent)
+        return last
 
 
 class EmbedderMeter:
@@ -123,7 +169,7 @@ class Memories:
         self._readonly = readonly
         self._backends = backends
         self._sources = embedders
-        self._opened: dict[tuple[str, ...], Embedder] = {}
+        self._opened: dict[tuple[str, ...], Any] = {}  # embedders, and what helps with questions
         self._made: dict[str, tuple[AgentMemories, AgentMemory]] = {}
         self._keeping_up = False
         self._retiring: set[asyncio.Task[None]] = set()
@@ -169,7 +215,10 @@ class Memories:
         index = MemoryIndex(store, scanner, self._clock, settings, conversations=stored, agent=agent_id)
         watcher = Watcher(scanner, settings.sync) if settings.sync.watch else None
         embedder = self._chain(agent_id, settings) if settings.embedders else None
-        builtin = Memory(settings, store, index, embedder, self._clock, watcher)
+        batches, batch = None, settings.embedding.batch
+        if batch.enabled and self._sources is not None and not self._readonly:
+            batches = EmbeddingBatches(self._sources.jobs, agent_id, batch.least, self._clock)
+        builtin = Memory(settings, store, index, embedder, self._clock, watcher, batches, self._helpers(settings))
         if settings.backend == BUILTIN or self._backends is None or wanted.config is None:
             return builtin
         from palinurus.memory.backend import BackendPlace, FallbackMemory
@@ -195,6 +244,24 @@ class Memories:
             readonly=self._readonly,
         )
         return FallbackMemory(name, builtin, lambda tell: source.find(name)(made(tell)), self._clock)
+
+    def _helpers(self, settings: MemorySettings) -> QueryHelpers:
+        from palinurus.memory.search import QueryHelpers
+
+        models = settings.models
+        if not (models.rerank or models.expand):
+            return QueryHelpers()
+        from palinurus.memory.embedders.gguf import GgufExpander, GgufReranker
+
+        reranker = self._helper(GgufReranker, models.rerank) if models.rerank else None
+        expander = self._helper(GgufExpander, models.expand) if models.expand else None
+        return QueryHelpers(reranker, models.judged, expander)
+
+    def _helper(self, kind: Callable[[Path], T], path: str) -> T:
+        key = (kind.__name__, path)
+        helper = self._opened.get(key) or kind(Path(path).expanduser())
+        self._opened[key] = helper
+        return cast("T", helper)
 
     def _chain(self, agent_id: str, settings: MemorySettings) -> EmbedderChain:
         from palinurus.memory.embedder import EmbedderChain
@@ -251,7 +318,8 @@ class Memories:
         source, options = self._sources, settings.embedding
         assert source is not None  # noqa: S101  whoever asks has looked
         if not is_first:  # address and key are meant for the first one
-            options = replace(options, base_url=None, api_key=None, headers={}, dimensions=None)
+            batch = replace(options.batch, enabled=False)
+            options = replace(options, base_url=None, api_key=None, headers={}, dimensions=None, batch=batch)
         models = PROVIDERS.get(provider, provider)
         meter = EmbedderMeter(source, provider, agent_id, options.tokens_per_day, self._clock, books=not self._readonly)
         return EmbedderPlace(
@@ -269,7 +337,8 @@ class Memories:
     def _kept(self, key: tuple[str, ...], opened: Callable[[], Embedder]) -> Embedder:
         if key not in self._opened:
             self._opened[key] = opened()
-        return self._opened[key]
+        embedder: Embedder = self._opened[key]
+        return embedder
 
     def _retire(self, memory: AgentMemory) -> asyncio.Future[None]:
         """Whoever still asks it is answered; then it goes."""

@@ -49,7 +49,7 @@ class FakeMail:
         self.logins: list[str] = []  # whatever came with a password
         self.plain_logins: list[str] = []  # of these, what was not encrypted
         self.fetched: list[str] = []
-        self._password = "open-sesame-91"
+        self.password = "open-sesame-91"
         self._refused = False
         self._faults: list[Fault] = []
         self._numbers = count(1)
@@ -75,7 +75,7 @@ class FakeMail:
 
         return {
             "address": self.self_id,
-            "password": self._password,
+            "password": self.password,
             "imap": server(self._imap),
             "smtp": server(self._smtp),
             "authservId": AUTHSERV,
@@ -181,7 +181,7 @@ class FakeMail:
 
     def _accepts(self, user: str, password: str) -> bool:
         self.logins.append(password)
-        return not self._refused and (user, password) == (self.self_id, self._password)
+        return not self._refused and (user, password) == (self.self_id, self.password)
 
     # --- IMAP
 
@@ -199,6 +199,9 @@ class FakeMail:
                 continue
             answer = getattr(self, f"_imap_{'_'.join(command.split(' ')[: 2 if name == 'UID' else 1]).lower()}", None)
             lines, status = ([], "BAD unknown") if answer is None else answer(command)
+            if name == "AUTHENTICATE" and not status.startswith("OK"):
+                writer.write(b"+ eyJzdGF0dXMiOiI0MDAifQ==\r\n")  # the reason, to be answered by an empty line
+                await reader.readline()
             for each in lines:
                 writer.write(b"* " + each + b"\r\n")
             if name in ("SELECT", "NOOP", "UID"):
@@ -240,6 +243,13 @@ class FakeMail:
     def _imap_login(self, command: str) -> tuple[list[bytes], str]:
         user, password = _QUOTED.findall(command)
         return [], "OK" if self._accepts(user, password) else "NO [AUTHENTICATIONFAILED] wrong"
+
+    def _imap_authenticate(self, command: str) -> tuple[list[bytes], str]:
+        return [], "OK" if self._accepts_token(command.split(" ")[2]) else "NO [AUTHENTICATIONFAILED] wrong"
+
+    def _accepts_token(self, said: str) -> bool:
+        user, token, *_ = base64.b64decode(said).decode().split("\1")
+        return self._accepts(user.removeprefix("user="), token.removeprefix("auth=Bearer "))
 
     def _imap_select(self, command: str) -> tuple[list[bytes], str]:
         if command != 'SELECT "INBOX"':
@@ -302,13 +312,12 @@ class FakeMail:
             name, fault = line.partition(" ")[0].upper(), self._faults[0] if self._faults else None
             if name == "EHLO":
                 offered = "250-STARTTLS\r\n" if self.starttls else ""
-                writer.write(f"250-pal.example\r\n{offered}250-8BITMIME\r\n250 AUTH PLAIN\r\n".encode())
+                writer.write(f"250-pal.example\r\n{offered}250-8BITMIME\r\n250 AUTH PLAIN XOAUTH2\r\n".encode())
             elif name == "STARTTLS" and self.starttls:
                 writer.write(b"220 go ahead\r\n")
                 await writer.start_tls(self.starttls)
             elif name == "AUTH":
-                _, user, password = base64.b64decode(line.split(" ")[2]).decode().split("\0")
-                writer.write(b"235 ok\r\n" if self._accepts(user, password) else b"535 5.7.8 wrong\r\n")
+                writer.write(b"235 ok\r\n" if self._accepts_auth(*line.split(" ")[1:]) else b"535 5.7.8 wrong\r\n")
             elif name in ("MAIL", "RCPT"):
                 refusal = _refusal(name, fault)
                 if refusal:
@@ -321,6 +330,12 @@ class FakeMail:
             else:
                 writer.write(b"221 bye\r\n" if name == "QUIT" else b"502 unknown\r\n")
             await writer.drain()
+
+    def _accepts_auth(self, kind: str, said: str) -> bool:
+        if kind == "XOAUTH2":
+            return self._accepts_token(said)
+        _, user, password = base64.b64decode(said).decode().split("\0")
+        return self._accepts(user, password)
 
     async def _take(self, reader: StreamReader, writer: StreamWriter) -> bool:
         fault = self._faults.pop(0) if self._faults else None

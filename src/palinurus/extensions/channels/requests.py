@@ -11,10 +11,12 @@ import re
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
+import httpx2
 from msgspec import Struct
 
 from palinurus.dispatch.channels import OutgoingFile
@@ -37,14 +39,13 @@ class NetworkAnswer(Struct, frozen=True):
 class NetworkClient:
     """The connections of one account. They are there while it is `opened`."""
 
-    def __init__(
-        self, title: str, root: str, *, tls: ssl.SSLContext | bool = True, connections: int = 100, **more: Any
-    ) -> None:
-        """`more` as aiohttp's session takes it."""
+    def __init__(self, title: str, root: str, *, connections: int = 100, **more: Any) -> None:
+        """`more` as aiohttp's session takes it. The first one for https takes 0.2 s: not on the event loop."""
         self.title = title
         self.root = root.rstrip("/")
-        self._options = {"trust_env": self.root.startswith("https:"), **more}  # a proxy cannot reach our loopback
-        self._tls = tls
+        is_https = self.root.startswith("https:")
+        self._options = {"trust_env": is_https, **more}  # a proxy cannot reach our loopback
+        self._tls = _certificates() if is_https else True
         self._size = connections
         self._session: aiohttp.ClientSession | None = None
         self._users = 0
@@ -136,6 +137,12 @@ class NetworkClient:
         return there == origin_of(self.root) or bool(
             there[0] == "https" and there[2] == 443 and re.fullmatch(hosts, there[1])
         )
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """The same ones as for models: not every machine has its own."""
+    return httpx2.create_ssl_context()
 
 
 def file_form(field: str, file: OutgoingFile, mime_type: str = "") -> tuple[aiohttp.FormData, str]:

@@ -169,6 +169,10 @@ class EmailSettings(NetworkSettings, frozen=True):
     address: Annotated[str, option("The address of the agent.")] = ""
     user: Annotated[str, option("The user's name on both servers. Unset: the address.")] = ""
     password: Annotated[Secret | None, option("The password for both servers. Unset: EMAIL_PASSWORD.")] = None
+    auth: Annotated[
+        Literal["password", "xoauth2"],
+        option("xoauth2: password is an OAuth access token, read anew for each connection, as from a file."),
+    ] = "password"
     imap: Annotated[MailServer, option("Where mail is read.")] = MailServer()
     smtp: Annotated[MailServer, option("Where mail is sent.")] = MailServer()
     folder: Annotated[str, option("The folder that is read.")] = "INBOX"

@@ -11,18 +11,19 @@ import asyncio
 import hashlib
 import math
 import struct
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from palinurus.config.secrets import origin_of
 from palinurus.domain.errors import EmbedderError, Failure, ProviderError
-from palinurus.extensions.embedders.vendors import VENDORS, EmbeddingRequest, Vendor
+from palinurus.extensions.embedders.vendors import VENDORS, Body, EmbeddingRequest, Vendor
 from palinurus.memory.embedder import Embedder, EmbedderPlace, Space
 from palinurus.memory.embedders.embedded import AGAIN
 from palinurus.providers.provider import LOOPBACK_HOSTS
-from palinurus.providers.wires.failures import Call, failure, failure_of, failure_of_exception
+from palinurus.providers.wires.failures import Call, failure_of, failure_of_exception
 from palinurus.providers.wires.http import CONNECT_SECONDS, MAX_ERROR_BYTES, checked_address
 from palinurus.text.tokens import estimate_tokens
 
@@ -84,6 +85,10 @@ class RemoteEmbedder:
     def space(self) -> Space:
         return self._space
 
+    @property
+    def takes_batches(self) -> bool:
+        return self.vendor.batches and self.place.options.batch.enabled
+
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         made: list[bytes] = []
         for part in self._portions([_clean(text) for text in texts]):
@@ -93,6 +98,10 @@ class RemoteEmbedder:
     async def embed_query(self, text: str) -> bytes:
         asked = EmbeddingRequest(self.model, (_clean(text),), True, self.place.options.dimensions)
         return (await self._ask(asked))[0]
+
+    def body_of(self, text: str) -> Body:
+        """Of the request that embeds it alone."""
+        return self.vendor.body(EmbeddingRequest(self.model, (_clean(text),), False, self.place.options.dimensions))
 
     async def close(self) -> None:
         client, self._client = self._client, None
@@ -140,26 +149,32 @@ class RemoteEmbedder:
         self, method: str, path: str, body: bytes, *, content_type: str = "application/json", most: int = MAX_ANSWER
     ) -> bytes:
         """The answer to one request. Raises EmbedderError, without a key in it."""
+        answer = bytearray()
+        async with self.streamed(method, path, body, content_type) as parts:
+            async for data in parts:
+                answer += data
+                if len(answer) > most:
+                    raise self._odd(f"an answer of more than {most:,} bytes")
+        return bytes(answer)
+
+    @asynccontextmanager
+    async def streamed(
+        self, method: str, path: str, body: bytes = b"", content_type: str = "application/json"
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The answer as it comes. Raises EmbedderError, without a key in it."""
         import httpx2
 
-        url = f"{self.address}{path}"
         headers = self._headers() | {"Content-Type": content_type}
         where = f"{self._url.scheme}://{self._url.netloc.rpartition('@')[2]}"
         secrets = [value.removeprefix("Bearer ") for name, value in headers.items() if name != "Content-Type"]
         call = Call(f"{self.place.provider}/{self.model}", where, self._key(), self.place.clock.now_ms())
         try:
-            async with self._opened().stream(method, url, content=body, headers=headers) as response:
-                answer = bytearray()
-                async for data in response.aiter_bytes():
-                    answer += data
-                    if len(answer) > (most if response.status_code == 200 else MAX_ERROR_BYTES):
-                        break
+            client, url = self._opened(), f"{self.address}{path}"
+            async with client.stream(method, url, content=body, headers=headers) as response:
                 if response.status_code != 200:
-                    text = answer[:MAX_ERROR_BYTES].decode("utf-8", "replace")
+                    text = (await _beginning(response.aiter_bytes())).decode("utf-8", "replace")
                     raise failure_of(response.status_code, _without(text, secrets), response.headers, call)
-            if len(answer) > most:
-                raise failure(call, Failure.MALFORMED, f"the answer is longer than {most:,} bytes")
-            return bytes(answer)
+                yield response.aiter_bytes()
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise self._error(failure_of_exception(error, call, began=False)) from None
         except ProviderError as error:
@@ -209,7 +224,7 @@ class RemoteEmbedder:
         if not (key.isascii() and (key.isprintable() or not key)):
             raise EmbedderError(f"the key of {self.place.provider} contains characters that no key has", lasting=True)
         if not key and self.vendor.keys and self.is_usual and self._url.hostname not in LOOPBACK_HOSTS:
-            said = f"{self.place.provider} needs a key and there is none"
+            said = f"{self.place.provider} has no key"
             hint = f"`pal models auth add {self.vendor.keys}` stores one, or set memorySearch.remote.apiKey"
             raise EmbedderError(said, hint=hint, lasting=True)
         name, before = self.vendor.key_header
@@ -226,6 +241,16 @@ class RemoteEmbedder:
                 verify=self._url.scheme != "http",
             )
         return self._client
+
+
+async def _beginning(parts: AsyncIterator[bytes]) -> bytes:
+    """As much as an error may be long."""
+    begun = bytearray()
+    async for data in parts:
+        begun += data
+        if len(begun) > MAX_ERROR_BYTES:
+            break
+    return bytes(begun[:MAX_ERROR_BYTES])
 
 
 def _without(text: str, secrets: Sequence[str]) -> str:

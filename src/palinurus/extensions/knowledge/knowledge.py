@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
+from stat import S_ISREG
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,8 +25,9 @@ from palinurus.extensions.knowledge.facts import ALIASES, FactReading, FactTroub
 from palinurus.extensions.knowledge.recall import RecallAnswer, RecallQuestion, RecallResult, RecallScope, recall_facts
 from palinurus.extensions.knowledge.store import KnowledgeStore
 from palinurus.memory.answer import SkippedFile
+from palinurus.memory.document import Stamp
 from palinurus.memory.question import MAX_QUERY, Question
-from palinurus.memory.scan import Scanner
+from palinurus.memory.scan import Scanner, stamp_of
 from palinurus.memory.settings import Collection
 from palinurus.operations.services import Services
 from palinurus.text.words import roots_of
@@ -37,6 +39,7 @@ _LENGTH = re.compile(r"(\d{1,5}) ?([dwmy])(?:ays?|eeks?|onths?|ears?)?")
 ALIASES_HEADING = (
     "# Which names are one: `- @Bob is @Robert-Klein`, `- @Maria is not @Maria-Lopez`; the last line counts"
 )
+DREAMS = ("DREAMS.md", "dreams.md")
 AT_ONCE = 2_000  # files that are read in one go
 ABOUT = re.compile(
     r"\b(?:tell me|know|remember|say|was weißt du|erzähl\w* mir) (?:\w+ ){0,3}(?:about|of|über|von)\b"
@@ -72,7 +75,8 @@ class AgentKnowledge:
         async with self._syncing:
             scan = await asyncio.to_thread(self._scanner.scan)
             known = await self.store.stamps()
-            stamps = {path: "-".join(map(str, stamp)) for path, stamp in scan.stamps.items()}
+            found = {**scan.stamps, **await asyncio.to_thread(self._dreams)}
+            stamps = {path: "-".join(map(str, stamp)) for path, stamp in found.items()}
             changed = [path for path, stamp in stamps.items() if known.get(path) != stamp]
             gone = [path for path in known if path not in stamps and not any(map(path.startswith, scan.unseen))]
             skipped = list(scan.skipped)
@@ -82,6 +86,12 @@ class AgentKnowledge:
                 declared = await asyncio.to_thread(self._declared)
                 await self.store.replace(read, gone if not first else (), declared)
             return KnowledgeSync(len(stamps), len(changed), len(gone), tuple(skipped))
+
+    def _dreams(self) -> dict[str, Stamp]:
+        """OpenClaw's diary, which memory search leaves out: its `## Retain` bullets are facts. Blocks."""
+        found = zip(DREAMS, self.boundary.stat_names(DREAMS), strict=True)
+        there = [(name, stamp_of(stat)) for name, stat in found if stat is not None and S_ISREG(stat.st_mode)]
+        return dict(there[:1])
 
     def _read(self, paths: list[str]) -> tuple[dict[str, tuple[str, FactReading]], list[SkippedFile]]:
         read, skipped = dict[str, tuple[str, FactReading]](), list[SkippedFile]()
@@ -210,7 +220,9 @@ def since_day(text: str, today: date) -> date:
         try:
             return date.fromisoformat(text.strip())
         except ValueError:
-            raise BadRequest(f"{text[:40]!r} is no length of time", hint="write 30d, 6w, 3m or 1y, or a day") from None
+            raise BadRequest(
+                f"{text[:40]!r} is not a length of time", hint="write 30d, 6w, 3m or 1y, or a day"
+            ) from None
     days = int(found[1]) * {"d": 1, "w": 7, "m": 30, "y": 365}[found[2]]
     return date.fromordinal(max(today.toordinal() - days, 1))
 

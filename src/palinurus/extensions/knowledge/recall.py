@@ -18,12 +18,14 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from palinurus.domain.messages import Origin
+from palinurus.extensions.knowledge.beliefs import agreement, read_opinion
 from palinurus.extensions.knowledge.entities import normal_name
 from palinurus.extensions.knowledge.facts import Fact
 from palinurus.extensions.knowledge.store import FactQuery, KnowledgeStore, StoredFact
 from palinurus.extensions.knowledge.topics import (
     CHANGED_MIND,
     WORDS,
+    FactStatement,
     Topic,
     asked_kinds,
     asked_topics,
@@ -35,7 +37,14 @@ from palinurus.memory.terms import asked_about, date_in_path, word_query
 from palinurus.text.fact_lines import FactKind
 
 SMOOTHING = 60  # of RRF
-MOST = {"by_words": 200, "by_entity": 200, "by_time": 300, "by_kind": 100, "by_statement": 300}  # of each arm
+MOST = {
+    "by_words": 200,
+    "by_entity": 200,
+    "by_time": 300,
+    "by_kind": 100,
+    "by_statement": 300,
+    "by_until": 1_000,
+}  # of each arm
 BY_ENTITY, BY_TIME, BY_OPINION = 2.0, 2.0, 2.0  # how much an arm that fits is raised in rank
 LONGEST_NAME = 6  # words
 USUAL = 25  # results
@@ -44,6 +53,27 @@ _OPINION = re.compile(
     r"\b(prefer\w*|like[sd]?|love[sd]?|hate[sd]?|dislike\w*|favou?rites?|opinions?|think(?:s|ing)?|thought|feel|believes?"
     r"|mag|mögen|findet|meint|bevorzug\w*)\b|喜欢|好き|嫌い"
 )
+
+
+_CHANGES = re.compile(
+    r"\bwhat(?:'s|’s| has| is| was)? (?:changed|new|different)\b|\bchange[sd] since\b"
+    r"|\bwas (?:hat sich geändert|ist neu)\b",
+    re.IGNORECASE,
+)
+_TRUE_THEN = re.compile(
+    r"\bwhat (?:was|is|were) (?:true|so|the case|known|going on)\b|\bwas (?:war|galt)\b", re.IGNORECASE
+)
+_SINCE = re.compile(r"\b(?:since|seit)\s+(?:the |last |this |dem |der |letzte[mnr]? )?(\w+)", re.IGNORECASE)
+_BEGINS = {
+    name: month
+    for month, names in enumerate(
+        ("january januar", "february februar", "march märz spring frühling frühjahr", "april", "may mai",
+         "june juni summer sommer", "july juli", "august", "september autumn fall herbst", "october oktober",
+         "november", "december dezember winter"),
+        1,
+    )
+    for name in names.split()
+}  # fmt: skip
 
 
 class RecallQuestion(Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True):
@@ -114,13 +144,63 @@ class RecallScope(Struct, frozen=True):
         return not (self.as_of and (day is None or day > self.as_of))
 
 
+class WideQuestion(Struct, frozen=True):
+    """What was so during some days, or has changed since a day, whatever it is about."""
+
+    first: date
+    last: date
+    is_change: bool
+
+    def answers(self, topics: Sequence[Topic], known: str) -> list[int]:
+        """Numbers of facts, the latest first; of what has changed each with what it took the place of."""
+        first, last = self.first.isoformat(), self.last.isoformat()
+        found: list[tuple[str, list[int]]] = []
+        for topic in topics:
+            valid = topic.valid(known, "", "9999") if self.is_change else topic.valid(known, first, last)
+            if not self.is_change:
+                found += [(valid[0].begins, [each.fact.number for each in valid])] if valid else []
+                continue
+            at = next((at for at, each in enumerate(valid) if _differ(valid[0], each)), 0)
+            new = valid[at - 1]  # the first of those that say what is so now
+            if at and first <= max(new.begins, new.said):
+                found.append((new.begins, [new.fact.number, valid[at].fact.number]))
+        return [number for _, numbers in sorted(found, key=lambda each: each[0], reverse=True) for number in numbers]
+
+
+def _differ(one: FactStatement, other: FactStatement) -> bool:
+    opinions = (read_opinion(each.fact.fact.text) for each in (one, other))
+    return one.values != other.values or ("taste" in one.kinds and agreement(*opinions) < 0)
+
+
+def wide_question(query: str, scope: RecallScope, today: date) -> WideQuestion | None:
+    day = scope.as_of or today
+    spans = [each.in_year(day.year) or each if each.any_year else each for each in asked_about(query, day)]
+    if _CHANGES.search(query):
+        since = scope.since or begin_of(query, day) or (spans[0].first if spans else None)
+        return WideQuestion(since, day, is_change=True) if since else None
+    if _TRUE_THEN.search(query) and spans:
+        return WideQuestion(spans[0].first, spans[0].last, is_change=False)
+    return None
+
+
+def begin_of(query: str, today: date) -> date | None:
+    """Of "since spring", "since March": when that was last."""
+    found = _SINCE.search(query)
+    month = _BEGINS.get(found[1].lower()) if found else None
+    return date(today.year - (month > today.month), month, 1) if month else None
+
+
 async def recall_facts(
     store: KnowledgeStore, question: RecallQuestion, scope: RecallScope, searching: Awaitable[SearchAnswer], today: date
 ) -> RecallAnswer:
     """`searching`: memory search, under way. `scope.entity` is as it is listed."""
     listed = await store.names()
     named = names_in(question.query, listed)
+    wide = wide_question(question.query, scope, today)
     arms = _arms(question.query, scope, named, today)
+    if wide is not None:
+        values = {"last": (scope.as_of or today).isoformat()}
+        arms.append(_Arm(1.0, FactQuery("by_until", MOST["by_until"], values)))
     found, stored = await _found(store, arms)
     scores: dict[int, float] = defaultdict(float)
     for arm, numbers in zip(arms, found, strict=True):
@@ -129,25 +209,29 @@ async def recall_facts(
         if stored[number].fact.origin != Origin.OWNER:
             scores[number] *= OUTSIDE
     about = (scope.entity,) if scope.entity else named
-    answers, ends = answers_of(question.query, topics_of(stored.values(), listed), about, scope.as_of, today)
+    topics = topics_of(stored.values(), listed)
+    answers, ends = answers_of(question.query, topics, about, scope.as_of, today, wide)
     first = max(scores.values(), default=0.0)
     for rank, number in enumerate(number for number in answers if number in scores):
         scores[number] += first + 1 / (1 + rank)  # what is so comes before what has the words
-    facts = {number: stored[number].fact for number in scores}
+    plain = await searching
+    found_there = await store.facts_at([(each.path, each.start_line, each.end_line) for each in plain.results])
+    stored |= {number: each for number, each in found_there.items() if number not in stored}
+    facts = {number: stored[number].fact for number in {*scores, *found_there} if scope.has_fact(stored[number])}
     spots = {
         (each.path, line): number for number, each in facts.items() for line in range(each.line, each.last_line + 1)
     }
     lines: list[RecallResult] = []
-    plain = await searching
     for rank, line in enumerate((each for each in plain.results if scope.has_line(each)), 1):
         gain = 1 / (SMOOTHING + rank)
         covered = {
             spots[spot] for at in range(line.start_line, line.end_line + 1) if (spot := (line.path, at)) in spots
         }
         for number in covered:
-            scores[number] += gain
+            scores[number] += gain if facts[number].origin == Origin.OWNER else gain * OUTSIDE
         if not covered:
             lines.append(_line_result(line, gain))
+    facts = {number: each for number, each in facts.items() if scores.get(number)}
     chosen = _once(facts, scores)[: question.most]
     best = [_fact_result(stored[number], scores[number], ends.get(number, "")) for number in chosen]
     ordered = sorted([*best, *lines], key=lambda each: (-each.score, each.path, each.start_line))
@@ -156,11 +240,18 @@ async def recall_facts(
 
 
 def answers_of(
-    query: str, topics: Sequence[Topic], named: Sequence[str], as_of: date | None, today: date
+    query: str,
+    topics: Sequence[Topic],
+    named: Sequence[str],
+    as_of: date | None,
+    today: date,
+    wide: WideQuestion | None = None,
 ) -> tuple[list[int], dict[int, str]]:
     """Numbers of the facts that say what was so on the days in question, then before; and until when each was so."""
     known = as_of.isoformat() if as_of else "9999"
     ends = {number: day for topic in topics for number, day in topic.ends(known).items()}
+    if wide is not None:
+        return wide.answers([each for each in topics if not named or each.subject in named], known), ends
     day = as_of or today
     spans = [each.in_year(day.year) or each if each.any_year else each for each in asked_about(query, day)]
     answers: list[int] = []

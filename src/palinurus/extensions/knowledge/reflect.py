@@ -229,20 +229,26 @@ def settle_proposal(boundary: Boundary, id_: str, text: str, *, is_accepted: boo
     if found is None:
         was = record.settled.get(id_)
         why = f": it was {was}" if was else ""
-        raise NotFound(f"no proposal {id_[:40]!r} waits{why}", hint="`pal memory proposals` shows them")
+        raise NotFound(f"there is no open proposal {id_[:40]!r}{why}", hint="`pal memory proposals` shows them")
     words = " ".join((text or found.text).split())
     if is_accepted:
-        rewrite(boundary, "MEMORY.md", lambda _, before: _appended(before, heading, words), create=True)
+        rewrite(boundary, core_file(boundary), lambda _, before: _appended(before, heading, words), create=True)
     record.proposals = [each for each in record.proposals if each.id != id_]
     record.settled[id_] = "accepted" if is_accepted else "rejected"
     write_record(boundary, record)
     return replace(found, text=words)
 
 
+def core_file(boundary: Boundary) -> str:
+    """MEMORY.md, or memory.md where only that is there. Blocks."""
+    upper, lower = boundary.stat_names(("MEMORY.md", "memory.md"))
+    return "memory.md" if upper is None and lower is not None else "MEMORY.md"
+
+
 def restore_page(boundary: Boundary, path: str, commit: str) -> str:
     """Puts a page back as a commit has it; what stands on it now counts as written. Raises NotFound, BadRequest."""
     if not path.startswith(BANK) or ".." in path:
-        raise BadRequest(f"{path[:80]!r} is no page of the bank", hint="such as bank/opinions.md")
+        raise BadRequest(f"{path[:80]!r} is not a page of the bank", hint="such as bank/opinions.md")
     history = WorkspaceHistory(boundary.root)
     if not commit:
         commits = history.log(path, limit=2).commits
@@ -346,7 +352,7 @@ def _proposals(
 ) -> list[BankProposal]:
     """Opinions that are sure, facts that several notes have, and those that different questions have found, unless
     MEMORY.md has them. `often`: how many questions, by fact."""
-    known = " ".join((_text(boundary, "MEMORY.md") or "").casefold().split())
+    known = " ".join((_text(boundary, core_file(boundary)) or "").casefold().split())
     found: dict[str, BankProposal] = {}
     opinions = [each for each in facts if each.fact.kind == "opinion"]
     for belief in beliefs_of(opinions, today):

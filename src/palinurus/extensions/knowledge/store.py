@@ -122,6 +122,12 @@ class KnowledgeStore:
 
         return await self._read(work)
 
+    async def facts_at(self, places: Sequence[tuple[str, int, int]]) -> dict[int, StoredFact]:
+        """Facts in lines of files: path, first and last line."""
+        if not places:
+            return {}
+        return await self._read(lambda tx: _stored(tx, tx.all("knowledge.facts_at", places=json.dumps(places))))
+
     async def facts_of(self, kind: str) -> list[StoredFact]:
         return list((await self._read(lambda tx: _stored(tx, tx.all("knowledge.facts_of_kind", kind=kind)))).values())
 

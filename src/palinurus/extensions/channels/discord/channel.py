@@ -32,6 +32,7 @@ from palinurus.text.markdown import TextLimits
 
 log = logging.getLogger(__name__)
 
+ME, APP = "/users/@me", "/applications/@me"
 NOBODY = {"parse": [], "replied_user": False}  # what the model writes calls nobody: no @everyone, no roles, no people
 SILENT = 1 << 12
 BUTTONS_OF_A_ROW = 5
@@ -74,19 +75,16 @@ class DiscordChannel(Channel):
         super().__init__(context)
         self._settings = context.settings(DiscordSettings)
         self._token = required_secret(context, self._settings.token, "token", LOGIN_HINT, "DISCORD_BOT_TOKEN")
-        self._api = self._new_api()
+        self._api = DiscordApi(context, self._settings.api_root, self._token, self._settings.retry.policy())
         self._chats: BoundedDict[str, str] = BoundedDict(10_000)  # of a person or channel: where it is written to
-
-    def _new_api(self) -> DiscordApi:
-        return DiscordApi(self.context, self._settings.api_root, self._token, self._settings.retry.policy())
 
     async def run(self, inbox: ChannelInbox) -> None:
         logging.getLogger("discord").setLevel(logging.ERROR)  # reconnections are told to the inbox
         async with self._api.opened():
             try:
-                me = await self._api.request("GET", "/users/@me")
+                me = await self._api.request("GET", ME)
                 gateway = self._settings.gateway_url or (await self._api.request("GET", "/gateway/bot"))["url"]
-                app = await self._api.request("GET", "/applications/@me")
+                app = await self._api.request("GET", APP)
             except BotTokenRefused as error:
                 raise ConfigError(error.message, hint=error.hint) from error
             receiver = EventReceiver(self._api, inbox, int(me["id"]), f"@{me['username']}", self._chats)
@@ -167,7 +165,7 @@ class DiscordChannel(Channel):
         kind, _, name = target.to.rpartition(":")
         place = target.thread or name
         if not _is_id(place) or kind not in ("", "channel", "user"):
-            raise JobRefused(f"{target.to[:40]!r} is no chat on Discord", hint="channel:<id> or user:<id>")
+            raise JobRefused(f"{target.to[:40]!r} is not a chat on Discord", hint="channel:<id> or user:<id>")
         if target.thread or kind == "channel":
             return place
         if name not in self._chats:
@@ -191,15 +189,12 @@ class DiscordChannel(Channel):
         return str(opened["id"])
 
     async def check(self) -> tuple[ChannelCheck, ...]:
-        api = self._new_api()
-        async with api.opened():
-            try:
-                me = await api.request("GET", "/users/@me")
-                app = await api.request("GET", "/applications/@me")
-                guilds = await api.request("GET", "/users/@me/guilds")
-            except PalinurusError as error:
-                hint = error.hint or "try again; discordstatus.com says whether Discord is in trouble"
-                return (ChannelCheck("token", ok=False, about=error.message, hint=hint),)
+        try:
+            async with self._api.opened():
+                me, app, guilds = [await self._api.request("GET", each) for each in (ME, APP, f"{ME}/guilds")]
+        except PalinurusError as error:
+            hint = error.hint or "try again; discordstatus.com says whether Discord is in trouble"
+            return (ChannelCheck("token", ok=False, about=error.message, hint=hint),)
         may_read = bool(app.get("flags", 0) & MAY_READ_CONTENT)
         endpoint = app.get("interactions_endpoint_url")
         return (

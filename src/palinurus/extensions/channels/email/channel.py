@@ -99,13 +99,16 @@ class EmailChannel(Channel):
         self._address = self._settings.address.lower()
         self._user = self._settings.user or self._settings.address
         self._check_settings()
-        hint = "set channels.email.password, or EMAIL_PASSWORD in the environment"
-        self._password = required_secret(context, self._settings.password, "password", hint, "EMAIL_PASSWORD")
+        self._read_password()
         self._find_key = find_key
         self._pages = PageReader()
         self._connections = asyncio.Semaphore(CONNECTIONS)
         self._threads: BoundedDict[tuple[str, str], MailThread] = BoundedDict(MAX_THREADS)
         self._failures: Counter[int] = Counter()
+
+    def _read_password(self) -> str:
+        hint = "set channels.email.password, or EMAIL_PASSWORD in the environment"
+        return required_secret(self.context, self._settings.password, "password", hint, "EMAIL_PASSWORD")
 
     def _check_settings(self) -> None:
         if not is_address(self._address):
@@ -126,7 +129,7 @@ class EmailChannel(Channel):
                 )
 
     def _open(self) -> AbstractAsyncContextManager[Mailbox]:
-        return open_mailbox(self._settings, self._user, self._password)
+        return open_mailbox(self._settings, self._user, self._read_password())
 
     async def run(self, inbox: ChannelInbox) -> None:
         async with self._open() as box:
@@ -252,7 +255,7 @@ class EmailChannel(Channel):
 
     async def send(self, target: ChatTarget, part: OutgoingPart) -> str:
         if not is_address(target.to):
-            raise JobRefused(f"{target.to!r} is no address that mail can be sent to")
+            raise JobRefused(f"{target.to!r} is not a mail address")
         thread = await self._find_thread(target)
         mail = await asyncio.to_thread(compose, self._address, target, part, thread, self.context.clock.now_ms())
         raw = await asyncio.to_thread(quote, mail)
@@ -261,7 +264,7 @@ class EmailChannel(Channel):
         await retry_request(
             self.context,
             self._settings.retry.policy(),
-            lambda: send_mail(self._settings, self._user, self._password, target.to, raw),
+            lambda: send_mail(self._settings, self._user, self._read_password(), target.to, raw),
         )
         return str(mail["Message-ID"])
 
@@ -326,7 +329,7 @@ class EmailChannel(Channel):
         )
 
     async def _check_smtp(self) -> ChannelCheck:
-        async with open_smtp(self._settings, self._user, self._password):
+        async with open_smtp(self._settings, self._user, self._read_password()):
             return ChannelCheck("smtp", ok=True, about=f"mail can be sent as {self._address}")
 
 

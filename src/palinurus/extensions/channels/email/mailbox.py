@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from aioimaplib.aioimaplib import AioImapException, Command, IMAP4ClientProtocol, quoted
+from aiosmtplib.auth import auth_xoauth2_encode
 
 from palinurus.domain.errors import ConfigError
 from palinurus.extensions.channels.email.structure import read_fetches
@@ -91,6 +92,12 @@ class MailboxProtocol(IMAP4ClientProtocol):  # type: ignore[misc]  # the library
             raise MailRefused(response.lines[-1].decode("utf-8", "replace")[:200])
         return list(response.lines)
 
+    def _continuation(self, line: bytes) -> None:
+        if self.pending_sync_command is not None and self.pending_sync_command.name == "AUTHENTICATE":
+            self.transport.write(b"\r\n")  # why it fails; the server wants an answer before it says so
+        else:
+            super()._continuation(line)
+
     def _handle_line(self, line: bytes, current_cmd: Any) -> Any:
         if current_cmd is None and line.endswith(b" EXISTS"):
             self.news.set()
@@ -164,7 +171,7 @@ async def open_mailbox(settings: EmailSettings, user: str, password: str) -> Asy
     server = settings.imap
     protocol = await _connect(server)
     try:
-        await _log_in(protocol, server.host, user, password)
+        await _log_in(protocol, settings, user, password)
         yield Mailbox(protocol, await _select(protocol, settings.folder))
     finally:
         protocol.lose("closed")
@@ -207,9 +214,14 @@ async def _start_tls(protocol: MailboxProtocol, secure: ssl.SSLContext, host: st
     await protocol.finish(protocol.capability())  # what was said before proves nothing
 
 
-async def _log_in(protocol: MailboxProtocol, host: str, user: str, password: str) -> None:
+async def _log_in(protocol: MailboxProtocol, settings: EmailSettings, user: str, password: str) -> None:
+    host = settings.imap.host
     try:
-        await protocol.command("LOGIN", quoted(user), quoted(password), scrub=quoted(password))
+        if settings.auth == "xoauth2":
+            said = auth_xoauth2_encode(user, password).decode()
+            await protocol.command("AUTHENTICATE", "XOAUTH2", said, scrub=said)
+        else:
+            await protocol.command("LOGIN", quoted(user), quoted(password), scrub=quoted(password))
     except MailRefused as error:
         if _TEMPORARY.search(str(error).encode()):
             raise MailboxLost(f"{host} is not available: {error}") from None

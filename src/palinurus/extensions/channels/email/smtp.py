@@ -128,16 +128,16 @@ async def open_smtp(settings: EmailSettings, user: str, password: str) -> AsyncI
         timeout=TIMEOUT,
     )
     try:
-        await _log_in(client, user, password)
+        await _log_in(client, settings, user, password)
         yield client
     finally:
         client.close()
 
 
-async def _log_in(client: SMTP, user: str, password: str) -> None:
+async def _log_in(client: SMTP, settings: EmailSettings, user: str, password: str) -> None:
     try:
         await client.connect()
-        await client.login(user, password)
+        await (client.auth_xoauth2 if settings.auth == "xoauth2" else client.login)(user, password)
     except SMTPAuthenticationError as error:
         if error.code < 500:
             raise
@@ -174,7 +174,7 @@ async def send_mail(settings: EmailSettings, user: str, password: str, to: str, 
             raise _refusal(error) from None
         if on_its_way:
             raise
-        raise JobFailed("the mail server gives an answer that makes no sense") from None
+        raise JobFailed("the mail server gives an answer that cannot be read") from None
     except (SMTPException, OSError) as error:
         if on_its_way:
             raise

@@ -13,7 +13,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 import aiohttp
-import httpx
 import msgspec
 from msgspec import Struct
 from telegram import (
@@ -25,7 +24,7 @@ from telegram import (
     Message,
     ReplyParameters,
 )
-from telegram.error import TelegramError
+from telegram.error import NetworkError, TelegramError
 from telegram.request import BaseRequest, RequestData
 
 from palinurus.dispatch.channels import ChatTarget, OutgoingFile, OutgoingPart
@@ -112,7 +111,10 @@ class BotApiRequest(BaseRequest):
         **__: Any,
     ) -> tuple[int, bytes]:
         seconds = read_timeout if isinstance(read_timeout, float | int) else ANSWER_SECONDS
-        answer = await self._client.ask(method, url, data=_form(request_data), seconds=seconds)
+        try:
+            answer = await self._client.ask(method, url, data=_form(request_data), seconds=seconds)
+        except PalinurusError as error:
+            raise NetworkError(error.message) from error
         if answer.status < 400:
             return answer.status, answer.body
         try:
@@ -137,8 +139,7 @@ class BotClient(Bot):
     __slots__ = ("_files",)
 
     def __init__(self, token: str, root: str) -> None:
-        tls = httpx.create_ssl_context()
-        polls, others = (NetworkClient("Telegram", root, tls=tls, connections=size) for size in (2, 32))
+        polls, others = (NetworkClient("Telegram", root, connections=size) for size in (2, 32))
         super().__init__(token, f"{root}/bot", f"{root}/file/bot", BotApiRequest(others), BotApiRequest(polls))
         self._files = others
 
@@ -150,7 +151,7 @@ class BotClient(Bot):
         asked = {"offset": offset, "timeout": seconds, "limit": UPDATES_PER_POLL, "allowed_updates": UPDATE_KINDS}
         found = await self._post("getUpdates", asked, read_timeout=seconds + 10)
         if not isinstance(found, list):
-            raise TelegramError("the updates are no list")
+            raise TelegramError("the updates are not a list")
         return found
 
     async def download(self, file_id: str) -> AsyncIterator[bytes]:
@@ -184,12 +185,11 @@ def mapped_errors(*, repeatable: bool = False) -> Iterator[None]:
             raise JobFailed(about, hint=hint, retry_after=error.retry_after) from error
         if error.code < 500:
             raise JobRefused(about) from error
-        raise PalinurusError(f"{about}: nobody knows what it did") from error
+        raise PalinurusError(f"{about}: it is not known whether it was done") from error
     except TelegramError as error:
-        cause = error.__cause__ if isinstance(error.__cause__, PalinurusError) else error
-        if repeatable or isinstance(cause, JobFailed):
-            raise JobFailed(f"Telegram was not reached: {error or type(error).__name__}") from error
-        raise PalinurusError(f"Telegram did not answer, and nobody knows what it did: {error}") from error
+        if repeatable or isinstance(error.__cause__, JobFailed):
+            raise JobFailed(error.message) from error
+        raise PalinurusError(f"{error.message}: it is not known whether it was done") from error
 
 
 async def send_part(bot: BotClient, chat: str, target: ChatTarget, part: OutgoingPart) -> str:

@@ -90,6 +90,11 @@ SELECT f.number FROM (SELECT rowid FROM fact_words WHERE :entity = '' AND fact_w
 JOIN facts f ON f.number = w.rowid WHERE f.names = '[]'
 ORDER BY 1 DESC LIMIT :most;
 
+-- by_until --
+-- What was said until a day and may have been so for long, the newest first.
+SELECT f.number FROM facts f WHERE f.said_on <= :last AND f.kind IN ('world', 'opinion')
+ORDER BY f.said_on DESC, f.number DESC LIMIT :most;
+
 -- by_kind --
 SELECT f.number FROM facts f WHERE f.kind = :kind ORDER BY f.said_on DESC, f.number DESC LIMIT :most;
 
@@ -97,6 +102,13 @@ SELECT f.number FROM facts f WHERE f.kind = :kind ORDER BY f.said_on DESC, f.num
 SELECT f.number, f.id, f.kind, f.text, f.names, f.path, f.line, f.last_line, f.said_on, f.first_day, f.last_day,
   f.confidence, f.origin, f.instead_of
 FROM facts f WHERE f.number IN (SELECT value FROM json_each(:numbers));
+
+-- facts_at --
+-- Facts in these lines: path, first, last.
+SELECT DISTINCT f.number, f.id, f.kind, f.text, f.names, f.path, f.line, f.last_line, f.said_on, f.first_day, f.last_day,
+  f.confidence, f.origin, f.instead_of
+FROM json_each(:places) p JOIN facts f ON f.path = p.value ->> 0
+  AND f.line <= p.value ->> 2 AND f.last_line >= p.value ->> 1;
 
 -- facts_of_kind --
 SELECT f.number, f.id, f.kind, f.text, f.names, f.path, f.line, f.last_line, f.said_on, f.first_day, f.last_day,
