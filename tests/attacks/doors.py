@@ -115,7 +115,7 @@ METHODS: dict[str, str] = {
         workspace.commit workspace.restore chat.inject sessions.compact sessions.reset
         devices.approve devices.list devices.revoke exec.approvals.get
         exec.approvals.set gateway.status gateway.tokens.create gateway.tokens.list gateway.tokens.revoke
-        gateway.tokens.rotate sessions.cleanup""",
+        gateway.tokens.rotate sessions.cleanup storage.status""",
 }
 # For the unix socket.
 LOCAL = (
