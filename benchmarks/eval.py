@@ -29,7 +29,6 @@ from benchmarks.eval_baselines import Chunks
 from palinurus.domain.clock import SystemClock, local_time
 from palinurus.extensions.knowledge.facts import read_facts
 from palinurus.extensions.knowledge.recall import RecallQuestion, RecallScope, recall_facts
-from palinurus.extensions.knowledge.second_look import search_twice
 from palinurus.extensions.knowledge.store import KnowledgeStore
 from palinurus.memory.answer import SearchAnswer
 from palinurus.memory.embedder import Embedder
@@ -97,7 +96,7 @@ class Recalled:
 
     async def ask(self, query: str) -> Found:
         asked, today = RecallQuestion(query, budget_tokens=TOKENS), local_time(SystemClock()).date()
-        searching = search_twice(self._ours.search, Question(query, LIMITS))
+        searching = self._ours.search(Question(query, LIMITS))
         answer = await recall_facts(self._store, asked, RecallScope(), searching, today)
         return [(result.path, result.start_line, result.end_line) for result in answer.results]
 

@@ -23,7 +23,6 @@ from palinurus.extensions.knowledge.bank import entity_path
 from palinurus.extensions.knowledge.entities import Declaration, declaration_line, normal_name, read_declarations
 from palinurus.extensions.knowledge.facts import ALIASES, FactReading, FactTrouble, line_digest, read_facts
 from palinurus.extensions.knowledge.recall import RecallAnswer, RecallQuestion, RecallResult, RecallScope, recall_facts
-from palinurus.extensions.knowledge.second_look import search_twice
 from palinurus.extensions.knowledge.store import KnowledgeStore
 from palinurus.memory.answer import SkippedFile
 from palinurus.memory.document import Stamp
@@ -169,7 +168,7 @@ class Knowledge:
         budget = replace(memory.settings.budget, results=min(asked.most * MARGIN, 1_000))
         if asked.budget_tokens is not None:
             budget = replace(budget, tokens=asked.budget_tokens)
-        searching = asyncio.create_task(search_twice(memory.search, Question(asked.query[:MAX_QUERY], budget)))
+        searching = asyncio.create_task(memory.search(Question(asked.query[:MAX_QUERY], budget)))
         try:
             answer = await recall_facts(own.store, asked, scope, searching, today)
         finally:
