@@ -52,6 +52,7 @@ test-real: setup plugins  ## what needs a browser, a real peer or the small embe
 	@timeout 240 sh tools/openclaw $(BIN) || echo "OpenClaw could not be installed: its tests are skipped."
 	@for old in 2026.2.26 2026.6.11; do timeout 400 sh tools/openclaw $(BIN) $$old || echo "OpenClaw $$old: skipped."; done
 	@timeout 240 sh tools/qmd $(BIN) || echo "qmd could not be installed: its tests are skipped."
+	@timeout 240 sh tools/embedding-sdks $(BIN) || echo "The vendors' programs could not be installed: their tests are skipped."
 	@timeout 240 sh tools/clawhub $(BIN) || echo "clawhub could not be installed: its tests are skipped."
 	@timeout 240 sh tools/clients $(BIN) || echo "Clients of models could not be installed: their tests are skipped."
 	@timeout 240 sh tools/agents $(BIN) || echo "Hermes and nanobot could not be installed: their tests are skipped."

@@ -198,7 +198,7 @@ def _warm_figures(taken: Mapping[str, Mapping[str, float]], corpus: Corpus) -> l
             f"memory: vectors and words of {lines:,} lines, times the text",
             taken[OURS]["index bytes"] / corpus.characters,
             {},
-            6,
+            7,
             unit="×",
         )
     ]

@@ -39,6 +39,8 @@ def test_a_sealed_backup_asks_for_its_passphrase(
     pal_command: Pal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pal_command("agent", "-m", "hello")
+    unasked = pal_command("backup", "create", "--seal", "--to", str(tmp_path))
+    assert (unasked.code, "the passphrase is missing (set PALINURUS_PASSPHRASE" in unasked.err) == (2, True)
     monkeypatch.setenv("PALINURUS_PASSPHRASE", "open sesame")
     made = pal_command("backup", "create", "--seal", "--to", str(tmp_path), "--json").json
     assert (made["sealed"], made["path"].endswith(".tar.gz.sealed")) == (True, True)

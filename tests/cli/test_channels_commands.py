@@ -108,7 +108,7 @@ def test_doctor_says_what_each_account_lacks(pal_command: Pal, home: Home, monke
     found = {each["name"]: each for each in checks if each["name"].startswith("channel ")}
     assert found.keys() == {"channel telegram:default", "channel discord:default"}
     assert found["channel telegram:default"]["state"] == "bad"
-    assert "token" in found["channel telegram:default"]["what"]
+    assert "botToken" in found["channel telegram:default"]["what"]
     assert "@BotFather" in found["channel telegram:default"]["todo"]
     assert found["channel discord:default"]["state"] == "ok"
     assert "no gateway runs" in found["channel discord:default"]["what"]

@@ -27,7 +27,7 @@ def test_a_key_that_nobody_knows_is_refused_with_the_one_that_was_meant(
     before = home.config_path.read_text()
     ended = pal_command("config", "set", typed, "x/y")
     assert (ended.code, ended.err.count("\n")) == (2, 1)
-    assert f"nothing reads {typed} (did you mean {meant}?" in ended.err
+    assert f"{typed} is not a config key (did you mean {meant}?" in ended.err
     assert home.config_path.read_text() == before
 
 

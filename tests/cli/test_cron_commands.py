@@ -65,14 +65,14 @@ def test_every_field_arrives(pal_command: Pal) -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ((), "when or what is missing"),
-        (("--at", "noon"), "when or what is missing"),
-        (("--at", "noon", "--every", "1h", "--reminder", "x"), "exclude each other"),
-        (("--at", "noon", "--message", "x", "--reminder", "x"), "exclude each other"),
+        ((), "the time or the action is missing"),
+        (("--at", "noon"), "the time or the action is missing"),
+        (("--at", "noon", "--every", "1h", "--reminder", "x"), "give only one of"),
+        (("--at", "noon", "--message", "x", "--reminder", "x"), "give only one of"),
         (("--at", "noon", "--tz", "UTC", "--reminder", "x"), "go with --cron"),
         (("--at", "noon", "--reminder", "x", "--model", "a/b"), "--reminder has no model"),
-        (("--at", "whenever", "--reminder", "x"), "'whenever' is no time"),
-        (("--every", "5", "--reminder", "x"), "'5' is no interval"),
+        (("--at", "whenever", "--reminder", "x"), "'whenever' is not a time"),
+        (("--every", "5", "--reminder", "x"), "'5' is not an interval"),
         (("--at", "noon", "--command", "echo 'x"), "cannot be read"),
     ],
 )

@@ -93,8 +93,8 @@ def test_an_ambiguous_one_is_sent_again_or_dropped_when_a_person_says_so(pal_com
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("retry", "zz"), "there is no job 'zz' (`pal jobs list` shows them)"),
-        (("retry", "b"), "more than one job begins with 'b' (`pal jobs list` shows them)"),
+        (("retry", "zz"), "there is no job 'zz' (`pal jobs list` and `pal delivery list` show their ids)"),
+        (("retry", "b"), "more than one job begins with 'b' (`pal jobs list` and `pal delivery list` show their ids)"),
         (("retry", "a1"), "job a1 was done and cannot be done again (`pal jobs list` shows its state)"),
         (("drop", "a1"), "job a1 was done and cannot be dropped (`pal jobs list` shows its state)"),
     ],

@@ -123,7 +123,7 @@ def test_a_holder_that_does_not_answer_is_named(good: Pal, home: Home) -> None:
     ("model", "name", "why"),
     [
         ("nobody/model", "provider", "unknown provider 'nobody'"),
-        ("openai/gpt-6-sol", "model", "auth: openai/gpt-6-sol needs a key"),
+        ("openai/gpt-6-sol", "model", "auth: openai/gpt-6-sol has no key"),
     ],
 )
 def test_a_model_that_cannot_answer_is_wrong_and_says_why(good: Pal, model: str, name: str, why: str) -> None:

@@ -127,6 +127,9 @@ def test_setup_with_a_workspace_makes_it_and_stays_with_it(newcomer: Pal, tmp_pa
     assert newcomer("config", "get", "agents.defaults.workspace").out == f"{mine}\n"
     assert newcomer("status", "--json").json["workspace"] == str(mine)
     assert newcomer("setup", "--workspace", " ").code == 2
+    (tmp_path / "file").write_text("")
+    assert newcomer("setup", "--workspace", str(tmp_path / "file" / "x")).code == 1
+    assert newcomer("config", "get", "agents.defaults.workspace").out == f"{mine}\n"
 
 
 def test_configure_is_onboard_by_another_name(newcomer: Pal) -> None:
@@ -180,7 +183,7 @@ def test_status_and_doctor_tell_what_is_wrong_and_all_else(
     status = pal_command("status")
     assert status.code in (1, 2)
     assert str(home.root) in status.out
-    assert any(line.startswith("trouble") and told in line for line in status.out.splitlines())
+    assert any(line.startswith("problem") and told in line for line in status.out.splitlines())
     assert any(told in trouble for trouble in pal_command("status", "--json").json["troubles"])
     found = pal_command("doctor", "--no-model", "--json")
     assert found.code == 1

@@ -42,6 +42,20 @@ def test_the_help_of_every_command_has_an_example_of_it(path: str) -> None:
     assert any(set(words) <= set(shlex.split(example)) for example in examples(LEAVES[path])), LEAVES[path].help
 
 
+@pytest.mark.parametrize("path", LEAVES)
+def test_an_argument_that_is_missing_is_named(path: str) -> None:
+    if any(isinstance(each, click.Argument) and each.required for each in LEAVES[path].params):
+        with pytest.raises(click.MissingParameter):
+            LEAVES[path].make_context(path, [], parent=ROOT)
+
+
+def test_a_group_has_the_whole_first_sentence_of_each_command() -> None:
+    memory = pal.get_command(ROOT, "memory")
+    assert memory is not None
+    told = memory.get_help(click.Context(memory, info_name="memory", parent=ROOT))
+    assert "..." not in told.partition("Commands:")[2]
+
+
 def test_a_command_made_of_an_operation_names_its_values_in_its_own_words() -> None:
     show, reset, get = (LEAVES[f"pal {name}"] for name in ("sessions show", "sessions reset", "memory get"))
     assert [each.make_metavar(ROOT) for each in (show.params[0], reset.params[0])] == ["[KEY|NAME|ID]", "KEY|NAME|ID"]

@@ -129,7 +129,7 @@ def test_a_test_of_a_model_without_a_key_fails_with_its_type(pal_command: Pal) -
 def test_a_fallback_is_told_on_the_side_and_its_answer_is_the_output(pal_command: Pal) -> None:
     pal_command("models", "set", "openai/gpt-5-mini")
     pal_command("models", "fallbacks", "add", "scout")
-    told = "openai/gpt-5-mini needs a key and there is none; going on with embedded/scout"
+    told = "openai/gpt-5-mini has no key; going on with embedded/scout"
     for ended in (pal_command("agent", "-m", "help"), pal_command("chat", stdin="help\n")):
         assert ended.code == 0
         assert told in ended.err

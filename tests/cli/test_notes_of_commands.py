@@ -43,7 +43,7 @@ def test_without_a_model_a_greeting_leaves_nothing_that_is_quoted_as_memory(pal_
 def test_what_was_told_before_a_fresh_start_is_found_after_it(pal_command: Pal, workspace: Path, home: Home) -> None:
     said = "hello\nmy bicycle is green\nlist files\nthanks\n/new\nwhat colour is my bicycle?\n"
     ended = pal_command("chat", stdin=said)
-    assert "> my bicycle is green (memory/" in ended.out.partition("A fresh start")[2]
+    assert "> my bicycle is green (memory/" in ended.out.partition("The session was reset")[2]
     notes = [line for line in daily(workspace).splitlines() if line.startswith("- ")]
     assert notes == ["- W: my bicycle is green"]
 

@@ -93,7 +93,7 @@ def test_answers_are_narrowed_by_day_kind_and_entity(pal_command: Pal) -> None:
     ("asked", "why"),
     [
         (("--entity", "Nobody"), "no fact names 'Nobody'"),
-        (("--since", "soon"), "no length of time"),
+        (("--since", "soon"), "not a length of time"),
         (("--as-of", "31.12."), "is no day"),
     ],
 )

@@ -97,7 +97,7 @@ def test_a_run_is_shown_as_a_timeline(pal_command: Pal) -> None:
         "                                        ! overloaded; trying again",
         "  1.00 s   3.00 s     ████████████      tool    exec · sandbox · approval allowed-once after 2.50 s",
         "  4.01 s   980 ms                 ████  model   openai/gpt-5 · first token 100 ms · 700 in, 30 out · stop",
-        "  4.99 s    10 ms                    █  stored  and told",
+        "  4.99 s    10 ms                    █  stored  and answered",
     ]
     assert pal_command("runs", "show", "3f9a").out.splitlines()[0] == "run      3f9a12bc00000001"
 

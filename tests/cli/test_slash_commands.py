@@ -54,7 +54,7 @@ def test_a_model_that_is_none_is_refused_and_the_others_are_listed(pal_command: 
 
 
 def test_a_fresh_start_takes_a_model_and_refuses_one_that_is_none(pal_command: Pal, served: ServedModel) -> None:
-    assert "A fresh start with mock/m2." in pal_command("agent", "-m", "/new mock/m2").out
+    assert "The session was reset with mock/m2." in pal_command("agent", "-m", "/new mock/m2").out
     assert pal_command("agent", "-m", "/new mock/nosuch").code == 1
     assert served.asked == []
     pal_command("agent", "-m", "/new m hello")

@@ -45,8 +45,6 @@ async def test_a_gateway_without_the_variable_is_named_with_what_to_do(place: Pa
 async def test_a_process_by_itself_says_what_it_lacks_and_is_helped_by_a_stored_key(place: PalHome) -> None:
     asked = await place.pal("agent", "-m", "ahoy")
     assert asked.code == 1
-    assert (
-        "wire/test needs a key and the variable MY_KEY is not set (`pal models auth add wire` stores one)" in asked.err
-    )
+    assert "wire/test needs a key: the variable MY_KEY is not set (`pal models auth add wire` stores one)" in asked.err
     await place.pal("models", "auth", "add", "wire", said="correct-horse-battery")
     assert (await place.pal("agent", "-m", "ahoy")).out == "heard: ahoy\n"

@@ -87,8 +87,8 @@ def test_the_file_is_made_when_there_is_none(tmp_path: Path) -> None:
         ("unknown[7]", 1, BadRequest, "a list that is long enough"),
         ("other[1]", 1, BadRequest, "begins with"),
         ("unknown.x", 1, BadRequest, "not an object"),
-        ("session.scope", float("nan"), BadRequest, "cannot stand in a config"),
-        ("session.scope", "\ud800", BadRequest, "cannot stand in a config"),
+        ("session.scope", float("nan"), BadRequest, "cannot be written to a config"),
+        ("session.scope", "\ud800", BadRequest, "cannot be written to a config"),
         ("session..scope", 1, BadRequest, "not a path"),
     ],
 )

@@ -9,19 +9,27 @@ import math
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 
 from palinurus.memory.embedder import Embedder, check_vectors
 from palinurus.memory.embedders.embedded import EmbeddedModel
+from palinurus.memory.embedders.gguf import GgufEmbedder
+from palinurus.providers.smollm.packages import weights_file
 from palinurus.testing.fakes import HashingEmbedder, Mood, MoodyEmbedder, TokenEmbedder
 from support.embedding_server import EmbeddingServer, remote
 
+WEIGHTS = weights_file({})
+LOCAL = pytest.param(
+    "local", marks=[pytest.mark.real, pytest.mark.skipif(WEIGHTS is None, reason="there is no GGUF file")]
+)
 MAKERS: dict[str, Callable[[], Embedder]] = {
     "hashing": HashingEmbedder,
     "moody": lambda: MoodyEmbedder(Mood.FAILS, good_for=None),
     "tokens": TokenEmbedder,
     "embedded": EmbeddedModel,
+    "local": lambda: GgufEmbedder(WEIGHTS or Path()),
 }
 REMOTE = ("openai", "gemini", "voyage", "mistral", "ollama", "openai-compatible")
 ODD = [
@@ -38,7 +46,7 @@ ODD = [
 ]
 
 
-@pytest.fixture(params=["hashing", "moody", "tokens", *REMOTE, pytest.param("embedded", marks=pytest.mark.slow)])
+@pytest.fixture(params=["hashing", "moody", "tokens", *REMOTE, LOCAL, pytest.param("embedded", marks=pytest.mark.slow)])
 async def embedder(request: pytest.FixtureRequest) -> AsyncIterator[Embedder]:
     async with asyncio.timeout(60), AsyncExitStack() as stack:
         made = MAKERS[request.param]() if request.param in MAKERS else None

@@ -208,8 +208,8 @@ async def test_a_guest_reads_waits_for_and_stops_nothing_of_the_owner(pal: Harne
         (again,) = {(await guest.call("message_send", message="hi", sessionKey=told["sessionKey"]))["sessionKey"]}
         assert again == told["sessionKey"]
         for name in (MAIN, "agent:main:telegram:direct:42", "../x", "a b", "agent:main:mcp:direct:x:thread:1"):
-            assert "conversations of their own" in await guest.fails("message_send", message="hi", sessionKey=name)
-            assert "conversations of their own" in await guest.fails("run_stop", sessionKey=name)
+            assert "sessions of their own" in await guest.fails("message_send", message="hi", sessionKey=name)
+            assert "sessions of their own" in await guest.fails("run_stop", sessionKey=name)
         assert "of yours" in await guest.fails("run_wait", runId=secret["runId"])
         assert "of yours" in await guest.fails("run_stop", runId=secret["runId"])
         assert (await guest.call("run_wait", runId=told["runId"]))["reply"] == "Hello, guest."
@@ -263,7 +263,7 @@ async def test_a_run_can_be_stopped(workspace: Path, connect: Connect) -> None:
         told = await other.call("message_send", message="for ever", waitSeconds=0)
         assert await other.call("run_stop", runId=told["runId"]) == {"stopped": 1}
         assert (await other.call("run_wait", runId=told["runId"]))["status"] == "aborted"
-        assert "whose run" in await other.fails("run_stop")
+        assert "which run" in await other.fails("run_stop")
 
 
 async def test_who_waits_is_told_what_goes_on(

@@ -126,11 +126,11 @@ async def test_a_backend_that_works_has_the_slot_alone(slot: Slot) -> None:
         (crashing, "other failed: KeyError: 'a bug of somebody else'"),
         (hanging, "other did not answer within 0.75 s"),
         (refusing, "other: the program is not there"),
-        (told(), "the answer of other makes no sense: it is a dict"),
-        (told(SearchResult("a.md", 1, 1, 7.0, "")), "the answer of other makes no sense: a score of 7.0"),
-        (told(SearchResult("a.md", 1, 1, float("nan"), "")), "the answer of other makes no sense: a score of nan"),
-        (told(SearchResult("a.md", 3, 2, 0.5, "")), "the answer of other makes no sense: lines 3 to 2 of 'a.md'"),
-        (told(SearchResult("", 1, 1, 0.5, "")), "the answer of other makes no sense: lines 1 to 1 of ''"),
+        (told(), "the answer of other cannot be read: it is a dict"),
+        (told(SearchResult("a.md", 1, 1, 7.0, "")), "the answer of other cannot be read: a score of 7.0"),
+        (told(SearchResult("a.md", 1, 1, float("nan"), "")), "the answer of other cannot be read: a score of nan"),
+        (told(SearchResult("a.md", 3, 2, 0.5, "")), "the answer of other cannot be read: lines 3 to 2 of 'a.md'"),
+        (told(SearchResult("", 1, 1, 0.5, "")), "the answer of other cannot be read: lines 1 to 1 of ''"),
     ],
 )
 async def test_where_it_fails_the_builtin_engine_answers_in_time_and_says_why(

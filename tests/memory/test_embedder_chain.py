@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from palinurus.config.home import Home
@@ -92,6 +93,7 @@ async def test_texts_go_to_the_service_that_the_config_names_and_the_answer_says
         status = await pal.memory.status()
         assert (status.backend, status.provider, status.model, status.fallback) == ("builtin", "openai", "m", None)
         assert status.to_embed == 0
+        assert json.loads(msgspec.json.encode(status))["fallback"] is None
         totals = await pal._runtime.services.usage.totals("model", zone=pal._runtime.services.clock.zone)
         assert [each.name for each in totals] == ["openai/m"]
         assert totals[0].usage.input > 100

@@ -95,7 +95,11 @@ async def test_a_search_answers_in_openclaws_shape_and_wastes_no_word_on_being_f
                 "snippet": "- the boat is green",
                 "citation": "memory/2026-11-15.md#L3-L5",
             }
-        ]
+        ],
+        "provider": "none",
+        "model": "",
+        "fallback": None,
+        "citations": "auto",
     }
     (asked,) = hands.memory.asked
     assert (asked.budget, asked.min_score, asked.cite) == (SearchLimits(), None, True)
@@ -150,7 +154,8 @@ async def test_an_empty_question_is_refused(hands: Hands, query: str) -> None:
 async def test_a_session_that_others_listen_to_gets_nothing_and_a_sentence_why(root: Path, key: str) -> None:
     scope = (ScopeRule("allow"),)  # no config opens it
     hands = Hands(root, Remembered(FOUND, settings=MemorySettings(scope=scope)))
-    assert json.loads(await hands.use("memory_search", key, query="boat")) == {"results": [], "refused": NOT_PRIVATE}
+    answer = json.loads(await hands.use("memory_search", key, query="boat"))
+    assert (answer["results"], answer["refused"]) == ([], NOT_PRIVATE)
     assert NOT_PRIVATE in await hands.use("memory_get", key, path="MEMORY.md", error=True)
     assert "private" in await hands.use("memory_write", key, text="x", error=True)
     assert not hands.memory.asked

@@ -270,9 +270,9 @@ def test_a_wrong_value_costs_its_path_and_is_told_without_it(theirs: dict[str, A
 
 
 def test_an_agent_that_is_named_twice_counts_once() -> None:
-    twice = [{"id": "a", "model": "p/one"}, {"id": "A", "model": {"primary": "p/two"}}]
+    twice = [{"id": "a", "model": "openai/one"}, {"id": "A", "model": {"primary": "openai/two"}}]
     made = plan({"agents": {"list": twice}}, agents=[ForeignAgent("a", None, None)])
-    assert agent_settings(load(made.text).config, HOME, "a").model == "p/one"
+    assert agent_settings(load(made.text).config, HOME, "a").model == "openai/one"
     assert outcomes(made)["agents.list[1]"] == "left"
 
 
@@ -329,8 +329,11 @@ def test_a_home_without_a_config_still_names_its_agents() -> None:
 @pytest.mark.parametrize("wire", ["azure-openai-responses", "openai-codex-responses", "bedrock-converse-stream"])
 def test_a_provider_that_cannot_be_spoken_to_is_named_and_left(wire: str) -> None:
     provider = {"baseUrl": "https://models.example/v1", "api": wire, "models": [{"id": "big"}]}
-    made = plan({"models": {"providers": {"far": provider}}})
+    agents = {"defaults": {"model": {"primary": "far/big"}}, "list": [{"id": "main", "model": "far/big"}]}
+    made = plan({"agents": agents, "models": {"providers": {"far": provider}}}, agents=AGENTS[:1])
     found = {each.path: (each.outcome, each.reason) for each in made.settings}
+    for path in ("agents.defaults.model.primary", "agents.list[0].model"):
+        assert found[path] == ("left", "its provider far is not imported")
     assert found["models.providers.far.api"] == ("refused", f"{wire} cannot be spoken here, so it is not usable")
     load(made.text)
     assert "far" not in made.text

@@ -126,8 +126,8 @@ def test_a_delivery_is_read_in_every_form(written: Any, delivery: CronDelivery) 
     ("written", "reason"),
     [
         ({"agentId": "ghost"}, "no agent 'ghost'"),
-        ({"schedule": {"kind": "cron", "expr": "61 8 * * *"}}, "no cron expression"),
-        ({"schedule": {"kind": "cron", "expr": "0 8 * * *", "tz": "Mars/Olympus"}}, "no time zone"),
+        ({"schedule": {"kind": "cron", "expr": "61 8 * * *"}}, "not a cron expression"),
+        ({"schedule": {"kind": "cron", "expr": "0 8 * * *", "tz": "Mars/Olympus"}}, "not a time zone"),
         ({"schedule": {"kind": "every", "everyMs": 1}}, "shorter than a second"),
         ({"schedule": {"kind": "at", "at": "2026-11-01T00:00:00Z"}}, "has passed"),
         ({"sessionTarget": "session:agent:ledger:main"}, "belongs to another agent"),

@@ -167,7 +167,7 @@ def test_homes_of_every_name_are_found(tmp_path: Path, name: str) -> None:
 def test_where_no_home_is_one_is_told(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="no OpenClaw home"):
         find_openclaw({}, tmp_path)
-    with pytest.raises(NotFound, match="is no OpenClaw home"):
+    with pytest.raises(NotFound, match="is not an OpenClaw home"):
         find_openclaw({}, tmp_path, tmp_path)
 
 

@@ -216,7 +216,7 @@ async def test_a_grant_that_has_expired_is_no_longer_listed(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("params", "why"),
     [
-        (make_grant.params(), "either a rule or examples"),
+        (make_grant.params(), "give a rule, or examples"),
         (make_grant.params("cat 'a"), "not closed"),
         (make_grant.params("no-such-program-at-all x"), "there is no program"),
         (make_grant.params("cat a | sh"), "one command"),

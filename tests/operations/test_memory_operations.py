@@ -169,5 +169,5 @@ async def test_a_cited_line_of_a_conversation_is_found_where_it_was_said(opens: 
     assert (said.session_key, entry.message.text) == ("agent:main:main", "the heron stood in the reeds")
     with pytest.raises(NotFound, match="no line"):
         await door.call(find_said, find_said.params(found.path, 1_000))
-    with pytest.raises(NotFound, match="no conversation"):
+    with pytest.raises(NotFound, match="no session"):
         await door.call(find_said, find_said.params("sessions/nobody.md", 1))

@@ -42,5 +42,5 @@ def test_parameters_are_checked_at_the_border() -> None:
 
 
 async def test_stopping_needs_a_session_or_a_run(pal: Harness, home: Home) -> None:
-    with pytest.raises(BadRequest, match="whose run"):
+    with pytest.raises(BadRequest, match="which run"):
         await LocalCaller(pal.services(home)).call(stop_runs, StopRuns())

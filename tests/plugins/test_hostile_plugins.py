@@ -77,7 +77,7 @@ REFUSED = {  # what is seen without running anything: manifest, and why
     "a path that leads out": ({"skills": ["../../.."]}, "leads out of the plugin"),
     "an id that is a path": ({"id": "../bad"}, "is not lower-case letters"),
     "an unknown capability": ({"capabilities": {"root": True}}, "unknown field"),
-    "a schema that is none": ({"configSchema": {"required": 5}}, "no JSON Schema"),
+    "a schema that is none": ({"configSchema": {"required": 5}}, "not a JSON Schema"),
     "a schema that is slow": (
         {"configSchema": {"allOf": [{"$ref": "#/$defs/a"}] * 900, "$defs": {"a": {"enum": [*range(9000)]}}}},
         "too large",

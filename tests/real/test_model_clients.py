@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -77,17 +78,38 @@ class Gateway:
         return [each["key"] for each in listed["sessions"]]
 
 
+@asynccontextmanager
+async def listening(root: Path, wire: WireServer) -> AsyncIterator[Gateway]:
+    made = Gateway(root, wire)
+    async with made.home.talking("gateway", "run", "--port", "0") as talk:
+        made.url = (await talk.until(lambda said: said.startswith("pal gateway at "))).split()[3]
+        yield made
+    assert "Traceback" not in talk.complaints, talk.complaints
+
+
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
-    async with WireServer() as wire:
-        made = Gateway(tmp_path, wire)
-        async with made.home.talking("gateway", "run", "--port", "0") as talk:
-            made.url = (await talk.until(lambda said: said.startswith("pal gateway at "))).split()[3]
-            yield made
-        assert "Traceback" not in talk.complaints, talk.complaints
+    async with WireServer() as wire, listening(tmp_path, wire) as made:
+        yield made
 
 
-RUN = "python3 -c 'import calc; print(calc.add(2, 3))'"
+class Pi:
+    """The coding agent in a project of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self.folder, self.settings = root / "project", root / "pi"
+        self.folder.mkdir()
+        self.settings.mkdir()
+
+    async def says(self, gateway: Gateway, *words: str) -> str:
+        provider = {"baseUrl": f"{gateway.url}/v1", "api": "openai-completions", "apiKey": gateway.token}
+        models = {"providers": {"pal": {**provider, "models": [{"id": "palinurus"}]}}}
+        (self.settings / "models.json").write_text(json.dumps(models))
+        pi = (PI, "--offline", "--model", "pal/palinurus", "--no-approve", "-p")
+        return await gateway.node(*pi, *words, folder=self.folder, PI_CODING_AGENT_DIR=str(self.settings))
+
+
+RUN = "python3 -B -c 'import calc; print(calc.add(2, 3))'"  # a file of the same size and second has the same bytecode
 TASK: tuple[Behaviour, ...] = (
     Calls(("write", {"path": "calc.py", "content": "def add(a, b):\n    return a - b\n"}), text="I begin."),
     Calls(("bash", {"command": RUN})),
@@ -100,24 +122,40 @@ TASK: tuple[Behaviour, ...] = (
 
 @pytest.mark.shows("pi-coding-agent", "a coding task with its tools read, write, edit and bash; the next one goes on")
 async def test_pi_solves_a_task_with_its_own_tools_and_goes_on(gateway: Gateway, tmp_path: Path) -> None:
-    folder, settings = tmp_path / "project", tmp_path / "pi"
-    folder.mkdir()
-    settings.mkdir()
-    provider = {"baseUrl": f"{gateway.url}/v1", "api": "openai-completions", "apiKey": gateway.token}
-    models = {"providers": {"pal": {**provider, "models": [{"id": "palinurus"}]}}}
-    (settings / "models.json").write_text(json.dumps(models))
-    pi = (PI, "--offline", "--model", "pal/palinurus", "--no-approve", "-p")
-    env = {"PI_CODING_AGENT_DIR": str(settings)}
+    pi = Pi(tmp_path)
     gateway.wire.script = [*TASK, Says("You are welcome.")]
-    assert "Done: 2 + 3 is 5." in await gateway.node(*pi, "write add and try it", folder=folder, **env)
-    assert (folder / "calc.py").read_text() == "def add(a, b):\n    return a + b\n"
+    assert "Done: 2 + 3 is 5." in await pi.says(gateway, "write add and try it")
+    assert (pi.folder / "calc.py").read_text() == "def add(a, b):\n    return a + b\n"
     results = [each["content"] for each in gateway.wire.requests[-1]["messages"] if each["role"] == "tool"]
     assert len(results) == 5
     assert ["-1" in results[1], "a - b" in results[2], "5" in results[4]] == [True] * 3
-    assert "You are welcome." in await gateway.node(*pi, "--continue", "thank you", folder=folder, **env)
+    assert "You are welcome." in await pi.says(gateway, "--continue", "thank you")
     assert len(await gateway.sessions()) == 1
     before, after = (request["messages"] for request in gateway.wire.requests[-2:])
     assert after[: len(before)] == before
+
+
+@pytest.mark.shows("pi-coding-agent", "a conversation with tool calls goes on at a gateway that does not know it")
+async def test_pi_goes_on_where_its_conversation_is_not_known(gateway: Gateway, tmp_path: Path) -> None:
+    pi = Pi(tmp_path)
+    gateway.wire.script = [*TASK, Says("You are welcome."), Says("Gladly.")]
+    await pi.says(gateway, "write add and try it")
+    before = gateway.wire.requests[-1]["messages"]
+    (tmp_path / "other").mkdir()
+    async with listening(tmp_path / "other", gateway.wire) as other:
+        assert "You are welcome." in await pi.says(other, "--continue", "thank you")
+        after = gateway.wire.requests[-1]["messages"]
+        assert [each["role"] for each in after] == [each["role"] for each in before] + ["assistant", "user"]
+        assert [called(each) for each in after[: len(before)]] == [called(each) for each in before]
+        assert "Gladly." in await pi.says(other, "--continue", "once more")
+        assert gateway.wire.requests[-1]["messages"][: len(after)] == after
+        assert len(await other.sessions()) == 1
+
+
+def called(message: Json) -> list[tuple[str, Any]]:
+    """The calls of a reply, without their ids."""
+    calls = [each["function"] for each in message.get("tool_calls") or ()]
+    return [(each["name"], json.loads(each["arguments"])) for each in calls]
 
 
 @pytest.mark.shows("openai (Node)", "models; chat completions, whole and streamed with usage; responses")

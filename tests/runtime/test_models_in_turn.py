@@ -228,7 +228,7 @@ async def test_a_known_provider_without_a_key_says_so_without_asking_the_network
     async with living(home_with(tmp_path, config)) as services:
         result = await services.hears("hi")
     assert (result.status, result.error_kind) == ("error", "auth")
-    assert "needs a key" in result.error
+    assert "has no key" in result.error
     assert "pal models auth add openai" in result.error
 
 

@@ -100,7 +100,7 @@ async def test_the_agent_changes_runs_and_removes_its_jobs(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"action": "add", "when": "whenever", "text": "x"}, "'whenever' is no time"),
+        ({"action": "add", "when": "whenever", "text": "x"}, "'whenever' is not a time"),
         ({"action": "add", "when": "in 2 minutes"}, "add needs when and text"),
         ({"action": "add", "text": "stretch"}, "no time was found"),
         ({"action": "remove", "id": "nothing"}, "there is no cron job 'nothing'"),

@@ -93,8 +93,8 @@ async def test_doctor_names_what_was_disabled_what_is_never_due_and_unknown_time
             await home.services.database.write(lambda tx, job=job: put_cron_job(tx, job))
         told = [check.what for check in await check_cron_jobs(home.services.home, loaded)]
         assert len(told) == 3
-        assert "no time zone" in told[0]
-        assert "no cron expression" in told[1]
+        assert "not a time zone" in told[0]
+        assert "not a cron expression" in told[1]
         assert "10 failures" in told[2]
 
 

@@ -118,7 +118,7 @@ async def test_after_quiet_looks_the_pause_grows_until_the_owner_writes_or_the_f
         await home.passes(minutes=29)
         assert (await reasons(home))[-1] == "ran: nothing to report"
         await passes(home, 1)
-        assert (await reasons(home))[-1].startswith("skipped: nothing has changed; the next look is in")
+        assert (await reasons(home))[-1].startswith("skipped: nothing has changed; the next check is in")
 
 
 async def test_a_week_of_mail_calls_a_model_only_when_the_probe_has_changed(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ async def test_a_week_of_mail_calls_a_model_only_when_the_probe_has_changed(tmp_
             calls += [hour] * (len(home.server.requests) - before)
         assert calls == [8, *changes]  # the first look of all is at 8
         why = await reasons(home)
-        assert why.count("skipped: nothing has changed since the last look") == 7 * 12 - len(calls)
+        assert why.count("skipped: nothing has changed since the last check") == 7 * 12 - len(calls)
 
 
 async def test_a_probe_runs_only_if_a_grant_names_exactly_it(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ async def test_a_key_that_fails_is_not_asked_again_while_it_rests(tmp_path: Path
         asked = len(home.server.requests)
         assert asked
         await home.passes(seconds=31)  # the second try of that beat
-        assert "the key of mine rests" in (await reasons(home))[-1]
+        assert "the key of mine is paused" in (await reasons(home))[-1]
         assert len(home.server.requests) == asked
 
 

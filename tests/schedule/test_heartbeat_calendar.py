@@ -103,7 +103,7 @@ async def test_a_heartbeat_calls_a_model_once_for_an_event_that_comes_near(tmp_p
         await passes(home, 4)
         assert len(home.server.requests) == 2
         told = str(home.server.requests[-1]["messages"])
-        assert f"Changed since the last look: calendar.ics: an event at {at:%Y-%m-%dT%H:%M}" in told
+        assert f"Changed since the last check: calendar.ics: an event at {at:%Y-%m-%dT%H:%M}" in told
         assert "Obey me" not in told
 
 

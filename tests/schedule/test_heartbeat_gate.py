@@ -49,7 +49,7 @@ CALM = BeatSituation(NOW, 600, SETTINGS, LOOKED, FILE, NOW - 2 * DAY, seen=SEEN)
         ({"no_model": "the key of openai has expired"}, "the key of openai has expired"),
         # Without probes the pause doubles while nothing is found, and is short again once the owner has written.
         ({}, ""),
-        ({"state": replace(LOOKED, quiet_beats=1)}, "nothing has changed; the next look is in 30 min"),
+        ({"state": replace(LOOKED, quiet_beats=1)}, "nothing has changed; the next check is in 30 min"),
         ({"state": replace(LOOKED, quiet_beats=1, last_look_at_ms=NOW - HOUR)}, ""),
         ({"state": replace(LOOKED, quiet_beats=40, last_look_at_ms=NOW - 23 * HOUR)}, "nothing has changed; the next"),
         ({"state": replace(LOOKED, quiet_beats=40, last_look_at_ms=NOW - DAY)}, ""),

@@ -169,7 +169,7 @@ def test_only_full_hours_are_spread_and_not_to_the_same_moment() -> None:
 
 @pytest.mark.parametrize("expression", ["", "* * * *", "61 * * * *", "0 0 31 2 *", "a b c d e", "* * * * * * *"])
 def test_what_is_no_expression_is_told(expression: str) -> None:
-    with pytest.raises(BadRequest, match="is no cron expression"):
+    with pytest.raises(BadRequest, match="is not a cron expression"):
         next_time(CronSchedule(expression), moment(2026), UTC)
 
 

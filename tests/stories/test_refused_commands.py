@@ -73,7 +73,7 @@ async def test_in_the_mouth_of_others_and_of_programs_it_is_text(pal: Harness) -
 
 async def test_a_fresh_start_may_name_its_model(pal: Harness) -> None:
     await pal.hears("hello")
-    assert (await pal.hears("/new scripted/model-2")).text.startswith("A fresh start with scripted/model-2.")
+    assert (await pal.hears("/new scripted/model-2")).text.startswith("The session was reset with scripted/model-2.")
     await pal.hears("and now?")
     assert (await pal.hears("/reset scripted/model-3 tell me more")).text == "you said: tell me more"
     assert [request.model for request in pal.model.requests] == ["model-1", "model-2", "model-3"]

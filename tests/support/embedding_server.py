@@ -20,6 +20,7 @@ from palinurus.testing.fakes import FakeClock, vector_of
 
 Json = Any
 HANGS = "hangs"
+TOKENS = {"prompt_tokens": 3, "total_tokens": 3}
 Spoil = Callable[[list[list[float]]], list[list[float]]]
 
 
@@ -121,7 +122,13 @@ class EmbeddingServer:
         if path.endswith("/api/embed"):
             return {"model": asked["model"], "embeddings": vectors}
         data = [{"object": "embedding", "index": at, "embedding": vector} for at, vector in enumerate(vectors)]
-        return {"object": "list", "data": data[::-1] if self.shuffle else data, "model": asked["model"], "usage": {}}
+        return {
+            "id": "1",
+            "object": "list",
+            "data": data[::-1] if self.shuffle else data,
+            "model": asked["model"],
+            "usage": TOKENS,
+        }
 
 
 def texts_of(body: Json) -> list[str]:
@@ -132,7 +139,8 @@ def texts_of(body: Json) -> list[str]:
 
 def response(status: int, body: bytes, headers: Mapping[str, str] = {}) -> bytes:
     more = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    return f"HTTP/1.1 {status} x\r\nContent-Length: {len(body)}\r\n{more}\r\n".encode() + body
+    kind = "Content-Type: application/json\r\n"
+    return f"HTTP/1.1 {status} x\r\n{kind}Content-Length: {len(body)}\r\n{more}\r\n".encode() + body
 
 
 KEY = "sk-secret-0123456789abcdef"

@@ -220,7 +220,7 @@ async def test_another_conversation_is_taken_up_with_what_was_said_there(env: di
         terminal.type("more of it" + ENTER)
         await terminal.sees("I heard: more of it", "· main:explicit:holiday")
         terminal.type("/resume nowhere" + ENTER)
-        await terminal.sees("there is no conversation 'nowhere'")
+        await terminal.sees("there is no session 'nowhere'")
 
 
 async def test_what_was_typed_comes_back_the_next_day(env: dict[str, str]) -> None:

@@ -36,7 +36,7 @@ async def test_a_pasted_key_is_not_shown_and_the_model_is_tested_before_it_is_se
             terminal.type(ENTER)
             await terminal.sees("does not answer: auth", "The key was not stored", "try something else?")
             terminal.type(ENTER)
-            await terminal.sees("openai      paste a key", "choice [1]")
+            await terminal.sees("openai      enter a key", "choice [1]")
             terminal.type("1" + ENTER)
             await terminal.sees("key, not shown")
             terminal.type(KEY + ENTER)

@@ -62,7 +62,7 @@ async def take_results(turn: TurnContext, message: TurnInput, view: View, now: i
     waiting = {call.id for call in unanswered([line.message for line in view.lines])}
     late = results and not any(result.tool_call_id in waiting for result in results)
     if late and message.run_id not in view.stored_ids:
-        raise BadRequest("the conversation went on before the results of these calls came", hint="ask again")
+        raise BadRequest("the session continued before the results of these calls came", hint="ask again")
     limit = characters_for_window(turn.window)
     run = ToolRun(turn.key, turn.run_id, turn.key.is_private, max_characters=limit)
     stored = tuple([await _stored(result, run, turn, now) for result in results])

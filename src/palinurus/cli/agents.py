@@ -11,7 +11,7 @@ import click
 from msgspec import UNSET
 
 from palinurus.cli.command import call_operation, command_of, complete_agents
-from palinurus.cli.shell import Shell, confirm, shorten, with_shell
+from palinurus.cli.shell import CommandGroup, Shell, confirm, shorten, with_shell
 from palinurus.config.home import expand_user
 from palinurus.domain.errors import BadRequest
 from palinurus.operations.agent_changes import (
@@ -34,7 +34,7 @@ MOST_OF_A_VALUE = 100
 _id = click.argument("agent", metavar="ID", shell_complete=complete_agents)
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def agents() -> None:
     """Keep several agents in one home, each with its own workspace, keys, memory and sessions.
 
@@ -158,7 +158,7 @@ def remove(shell: Shell, agent: str, yes: bool) -> None:
 @_id
 @with_shell
 def default(shell: Shell, agent: str) -> None:
-    """Let messages that name no agent go to this one. Nobody's workspace moves.
+    """Make this agent the default: it gets messages that name no agent. No workspace moves.
 
     \b
     Example:
@@ -223,7 +223,7 @@ def _places(command: F) -> F:
 @_places
 @with_shell
 def bind(shell: Shell, agent: str, **given: Any) -> None:
-    """Let an agent answer in a channel. Who may write there at all is another matter.
+    """Let an agent answer in a channel. Who may write there is set in the channel.
 
     \b
     Examples:
@@ -241,7 +241,7 @@ def bind(shell: Shell, agent: str, **given: Any) -> None:
 @click.option("--all", "every", is_flag=True, help="All that it is bound to.")
 @with_shell
 def unbind(shell: Shell, agent: str, **given: Any) -> None:
-    """Take a place away from an agent; named as it was bound. `pal agents show` lists them.
+    """Remove a binding, named as for `bind`. `pal agents show` lists them.
 
     \b
     Examples:

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from palinurus.cli.command import add_operation, call_operation
-from palinurus.cli.shell import Shell, echo, moment, shorten, with_shell
+from palinurus.cli.shell import CommandGroup, Shell, echo, moment, shorten, with_shell
 from palinurus.domain.errors import BadRequest, NotConfirmed, PalinurusError
 from palinurus.domain.events import ApprovalAsked, ApprovalSettled, render_plan, visible
 from palinurus.operations import approvals as operations
@@ -214,7 +214,7 @@ _days = click.option("--days", type=float, help="Days until it expires. Default:
 _yes = click.option("--yes", is_flag=True, help="Do not ask for confirmation, whatever the rule would have allowed.")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def approvals() -> None:
     """Answer waiting approvals, and manage grants.
 

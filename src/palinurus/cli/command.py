@@ -149,7 +149,9 @@ class _Parameter:
     def option(self) -> click.Parameter:
         flag = self.name.rstrip("_").replace("_", "-")
         metavar = _note(self._notes, marks.Metavar)
-        shared = {"type": self._type(), "default": self._default, "shell_complete": self._completer()}
+        shared: dict[str, Any] = {"type": self._type(), "shell_complete": self._completer()}
+        if not self._required:  # click takes `default=None` for a value that is given
+            shared["default"] = self._default
         if self._required or marks.Positional in self._notes:
             word = metavar.word if metavar else flag.upper()
             shown = (word if self._required else f"[{word}]") + ("..." if self._several else "")
@@ -337,6 +339,6 @@ def follow_to_report(
                     return told.report
         finally:
             bar.close()
-        raise HolderLost("the process that holds the home has ended in the middle", hint=hint)
+        raise HolderLost("the process that holds the home ended before it answered", hint=hint)
 
     return with_home(shell, follow)

@@ -8,13 +8,13 @@ from typing import Any
 import click
 
 from palinurus.cli.command import add_operation, services_of
-from palinurus.cli.shell import Shell, echo
+from palinurus.cli.shell import CommandGroup, Shell, echo
 from palinurus.config.schema import OptionExplanation, json_schema
 from palinurus.operations import config as operations
 from palinurus.operations.config import ConfigChange, ConfigEdit, ConfigReport
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def config() -> None:
     """Read and change the config."""
 

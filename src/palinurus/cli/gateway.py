@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from palinurus.cli.command import add_operation, call_operation, with_home
-from palinurus.cli.shell import LazyGroup, Shell, columns, moment, with_shell
+from palinurus.cli.shell import CommandGroup, LazyGroup, Shell, columns, moment, with_shell
 from palinurus.config.atomic import make_directory, write_atomic
 from palinurus.config.home import Home
 from palinurus.config.load import load_config
@@ -299,7 +299,7 @@ add_operation(token, operations.rotate_token, _secret_text)
 add_operation(token, operations.revoke_token, lambda _, gone: f"The token {gone.name} is revoked.")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def devices() -> None:
     """Approve and revoke devices that connect to the gateway.
 

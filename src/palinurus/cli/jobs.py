@@ -7,7 +7,7 @@ from typing import get_args
 import click
 
 from palinurus.cli.command import add_operation, call_operation
-from palinurus.cli.shell import Shell, moment, shorten, with_shell
+from palinurus.cli.shell import CommandGroup, Shell, moment, shorten, with_shell
 from palinurus.dispatch.delivery import DeliveryCounts, DeliveryJob, State
 from palinurus.domain.events import visible
 from palinurus.operations import jobs as operations
@@ -15,7 +15,7 @@ from palinurus.operations.jobs import DeliveryList, JobList, list_deliveries
 from palinurus.storage.jobs import Job
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def jobs() -> None:
     """List durable jobs; retry or drop them."""
 
@@ -52,7 +52,7 @@ ADVICE = {
 }
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def delivery() -> None:
     """List outgoing messages; retry or drop those that are stuck."""
 

@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from palinurus.cli.command import add_operation, call_operation, command_of
-from palinurus.cli.shell import Shell, confirm, count_of, echo, moment, shorten, with_shell
+from palinurus.cli.shell import CommandGroup, Shell, confirm, count_of, echo, moment, shorten, with_shell
 from palinurus.domain.errors import BadRequest
 from palinurus.domain.events import visible
 from palinurus.domain.messages import Usage
@@ -32,7 +32,7 @@ SECOND = "%m-%d %H:%M:%S"
 SEQS = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def audit() -> None:
     """Show the audit log of tool calls; verify it."""
 
@@ -163,7 +163,7 @@ SHORT_ID = 8
 NO_LIMIT = 1_000  # where no terminal has an edge
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def runs() -> None:
     """Show what runs did and how long it took."""
 
@@ -211,7 +211,7 @@ def _step_rows(trace: RunTrace) -> list[str]:
     if trace.left_out:
         rows.append(f"{'':>{18 + BAR}}  and {trace.left_out:,} steps more")
     if trace.status in ("ok", "error", "aborted") and trace.started is not None and not trace.joined:
-        rows.append(_step_row(end, max(0, trace.ms - end), whole, "stored", "and told"))
+        rows.append(_step_row(end, max(0, trace.ms - end), whole, "stored", "and answered"))
     return rows
 
 

@@ -125,9 +125,9 @@ def status_text(status: MemoryStatus) -> str:
     lines = [f"{name:<9} {value}" for name, value in rows if value]
     lines += _told(f"not read: {each.path}: {each.reason}" for each in status.skipped)
     if status.backend_reason:
-        lines.append(f"trouble: {status.backend} serves instead of {status.backend_wanted}: {status.backend_reason}")
+        lines.append(f"problem: {status.backend} serves instead of {status.backend_wanted}: {status.backend_reason}")
     if status.trouble:
-        lines.append(f"trouble: {status.trouble}")
+        lines.append(f"problem: {status.trouble}")
     how = "every file was read" if status.deep else "by size and time; --deep reads every file"
     if not status.difference_count:
         return "\n".join([*lines, f"The index matches the disk ({how})."])

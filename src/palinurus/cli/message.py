@@ -9,7 +9,7 @@ import click
 
 from palinurus.cli.command import complete_agents, complete_channels, open_home
 from palinurus.cli.jobs import outcome_text
-from palinurus.cli.shell import Shell, run_async, with_shell
+from palinurus.cli.shell import CommandGroup, Shell, run_async, with_shell
 from palinurus.dispatch.delivery import DeliveryJob
 from palinurus.domain.clock import random_id
 from palinurus.domain.events import visible
@@ -20,7 +20,7 @@ LOOK_SECONDS = 0.2
 OPEN = ("waiting", "sending")
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def message() -> None:
     """Send messages to people on channels."""
 

@@ -7,7 +7,7 @@ import webbrowser
 import click
 
 from palinurus.cli.command import add_operation, complete_agents, services_of
-from palinurus.cli.shell import Shell, columns, moment, run_async, with_shell
+from palinurus.cli.shell import CommandGroup, Shell, columns, moment, run_async, with_shell
 from palinurus.domain.clock import SystemClock
 from palinurus.operations import credentials
 from palinurus.operations import models as operations
@@ -16,7 +16,7 @@ from palinurus.operations.models import Alias, ListedModel, ModelStatus, ProbeRe
 from palinurus.providers.catalog import Price
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def models() -> None:
     """Choose models, store keys, test them."""
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from palinurus.cli.command import call_operation, make_on_first_run, services_of
 from palinurus.cli.shell import Shell, run_async, with_shell
+from palinurus.config.atomic import make_directory
 from palinurus.domain.errors import BadRequest
 from palinurus.operations import models as operations
 from palinurus.operations.config import set_option
@@ -40,7 +41,7 @@ class OnboardingResult(Struct, frozen=True):
 @click.option("--yes", "-y", is_flag=True, help="Ask nothing: take the first model that can be used.")
 @with_shell
 def onboard(shell: Shell, provider: str, key_stdin: bool, model: str, yes: bool) -> int:
-    """Set up a model: paste a key, or use a model server on this machine.
+    """Set up a model: enter a key, or use a model server on this machine.
 
     The model is tested with one tiny request before it is set. Without a model, scout answers; it needs none.
 
@@ -101,7 +102,7 @@ def _choice(options: OnboardingOptions) -> tuple[str, str, str]:
         for server in options.servers
     ]
     rows += [
-        (known.provider, f"{known.provider:<11} {'a key is stored' if known.has_key else 'paste a key'}")
+        (known.provider, f"{known.provider:<11} {'a key is stored' if known.has_key else 'enter a key'}")
         for known in options.providers
     ]
     click.echo("Which model should answer?\n")
@@ -179,6 +180,7 @@ def setup(shell: Shell, folder: str | None) -> None:
         if not folder.strip():
             raise BadRequest("the workspace has no name", hint="pal setup --workspace ~/my-agent")
         kept = folder if folder.startswith("~") else str(Path(folder).absolute())
+        make_directory(Path(kept).expanduser())
         set_option(services_of(shell), "agents.defaults.workspace", kept)
     report = make(services_of(shell))
     lines = [f"home       {report.home}", f"config     {report.config}"]

@@ -7,7 +7,7 @@ from datetime import datetime
 import click
 
 from palinurus.cli.command import command_of
-from palinurus.cli.shell import Shell
+from palinurus.cli.shell import CommandGroup, Shell
 from palinurus.dispatch.pairing import Pairing
 from palinurus.dispatch.routing import MessageRoute
 from palinurus.domain.events import visible
@@ -21,7 +21,7 @@ from palinurus.operations.routing import (
 )
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def route() -> None:
     """Explain which agent answers a message."""
 
@@ -45,18 +45,18 @@ def _order(strategy: str) -> str:
 route.add_command(command_of(explain_route, route_text))
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def pairing() -> None:
-    """Let senders of channels in, or not."""
+    """Approve or refuse unknown people who write on a channel."""
 
 
 def pairings_text(shell: Shell, listed: PairingList) -> str:
     waiting = [each for each in listed.pairings if each.status == "pending"]
     approved = [each for each in listed.pairings if each.status == "approved"]
     lines = [f"{each.code}  {_who(each)}  {shell.dim(f'asked {_when(each.asked_at)}')}" for each in waiting]
-    lines = lines or ["Nobody waits to be let in."]
+    lines = lines or ["There are no pairing requests."]
     if approved:
-        lines += ["", "Let in:"]
+        lines += ["", "Approved:"]
         lines += [
             f"  {_who(each)}  {shell.dim(f'since {_when(each.decided_at or each.asked_at)}')}" for each in approved
         ]

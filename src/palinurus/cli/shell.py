@@ -24,6 +24,8 @@ from palinurus.domain.errors import BadRequest, PalinurusError
 from palinurus.parts import COMMANDS, SUBCOMMANDS, resolve
 from palinurus.runtime.extensions import LOADED, PLUGIN_INDEX
 
+MOST_OF_HELP = 300  # letters of the first sentence of a command's help
+
 # Line ends, tabs and the plain styles that we use ourselves may pass. Everything else that terminals obey (for the
 # clipboard, the title, other lines of the screen) or that turns text around is written out.
 _OBEYED = re.compile(
@@ -110,7 +112,16 @@ class Shell(Struct, frozen=True):
         echo(f"pal: {text}", err=True)
 
 
-class LazyGroup(click.Group):
+class CommandGroup(click.Group):
+    """A group whose help has the first sentence of each command as a whole; click cuts it at the width."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, each.get_short_help_str(MOST_OF_HELP)) for name, each in commands if each])
+
+
+class LazyGroup(CommandGroup):
     """A group some of whose commands (SUBCOMMANDS) are imported when they are called; those of extensions as well."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

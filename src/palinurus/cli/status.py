@@ -65,7 +65,7 @@ def _status_text(report: Status, *, held_here: bool) -> str:
         *(("delivery", told) for told in (counts_text(report.deliveries),) if told),
         *((name, told) for name, _, told in (line.partition(": ") for line in report.extensions)),
         *(("warning", warning) for warning in report.warnings),
-        *(("trouble", trouble) for trouble in report.troubles),
+        *(("problem", trouble) for trouble in report.troubles),
     ]
     return "\n".join(f"{name:<10} {value}" for name, value in rows if value)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 
 from palinurus.cli.command import add_operation
-from palinurus.cli.shell import Shell, columns
+from palinurus.cli.shell import CommandGroup, Shell, columns
 from palinurus.operations import tools as operations
 from palinurus.operations.tools import Explanation, SandboxExplanation, SandboxReport, ToolList
 from palinurus.tools.tool_names import BUILT_IN
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def tools() -> None:
     """List tools and who may use them."""
 
@@ -56,7 +56,7 @@ _RUNS = {
 }
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def sandbox() -> None:
     """Show where commands run; test the sandbox."""
 

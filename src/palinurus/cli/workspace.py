@@ -5,13 +5,13 @@ from __future__ import annotations
 import click
 
 from palinurus.cli.command import add_operation
-from palinurus.cli.shell import Shell, moment
+from palinurus.cli.shell import CommandGroup, Shell, moment
 from palinurus.operations import workspace as operations
 from palinurus.operations.workspace import CommittedFiles, RestoredFile, WorkspaceDiff, WorkspaceLog
 from palinurus.workspace.history import Commit
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def workspace() -> None:
     """Show changes to an agent's files, and restore old versions.
 

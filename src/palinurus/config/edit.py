@@ -166,7 +166,7 @@ def _plain(value: Any, dotted: str) -> Any:
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
         text.encode()
     except (TypeError, ValueError) as error:
-        raise BadRequest(f"the value for {dotted} cannot stand in a config: {error}") from error
+        raise BadRequest(f"the value for {dotted} cannot be written to a config: {error}") from error
     return json.loads(text)
 
 

@@ -84,7 +84,7 @@ def _profile(name: str) -> str:
     if name in ("", "default"):
         return ""
     if not PROFILE_NAME.fullmatch(name):
-        raise BadRequest(f"not a profile's name: {name!r}", hint="letters, digits, - and _, at most 64")
+        raise BadRequest(f"not a valid profile name: {name!r}", hint="letters, digits, - and _, at most 64")
     return name
 
 

@@ -151,7 +151,9 @@ class _Reader:
         if not own[0]:
             return included
         if not isinstance(included[0], dict):
-            raise place.error((INCLUDE,), "the included file should hold an object, because keys stand beside it")
+            raise place.error(
+                (INCLUDE,), "the included file should hold an object, because there are other keys beside it"
+            )
         return _merge(included, own)
 
     def included(self, named: Any, place: SourceLocation, chain: tuple[Path, ...]) -> tuple[Any, SourceLocation]:

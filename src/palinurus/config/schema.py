@@ -100,7 +100,7 @@ def check_new_keys(before: Config | None, after: Config, asked: JsonPath = ()) -
             whole = asked if asked[: len(path)] == path else path
             rest = format_path(("x", *whole[len(path) :])).removeprefix("x")
             guess = f"did you mean {meant}{rest}? " if meant else "`pal config schema` lists what can be set; "
-            raise BadRequest(f"nothing reads {format_path(whole)}", hint=f"{guess}{FORCE}")
+            raise BadRequest(f"{format_path(whole)} is not a config key", hint=f"{guess}{FORCE}")
 
 
 def _anywhere(path: JsonPath) -> JsonPath:
@@ -145,7 +145,7 @@ def explain_option(loaded: LoadedConfig, dotted: str, agent_id: str = "") -> Opt
     wanted = known_agent(config, agent_id) if agent_id else own
     node = node_at(root(), place)
     if node is None:
-        raise NotFound(f"nothing reads {dotted}", hint=guess_path(path))
+        raise NotFound(f"{dotted} is not a config key", hint=guess_path(path))
     places = _places(config, place, wanted)
     said = [(each, value) for each in places if (value := dig(loaded.raw, each)) is not None]
     return OptionExplanation(

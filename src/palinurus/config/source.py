@@ -205,7 +205,7 @@ class _Scanner:
     def token(self, start: int) -> int:
         match = (_STRING if self.text[start] in "\"'" else _WORD).match(self.text, start)
         if match is None:
-            raise SyntaxFault("a value should stand here", start)
+            raise SyntaxFault("a value is missing here", start)
         return match.end()
 
     def key(self, start: int, end: int) -> str:

@@ -83,7 +83,7 @@ class Dispatcher:
         """Accepts a message. When this returns, it is on the disk and will be answered."""
         _check(inbound)
         if self._leaving:
-            raise HolderLost("this process is leaving", hint="ask again")
+            raise HolderLost("this process is shutting down", hint="ask again")
         key = await self.place(inbound)
         command = self._command(inbound)
         if command and command.name == "stop":
@@ -153,7 +153,7 @@ class Dispatcher:
     async def in_lane(self, key: SessionKey, work: Callable[[], Awaitable[T]]) -> T:
         """Does short work on a session between two turns. Raises what it raises, QueueFull or WaitTimeout."""
         if self._leaving:
-            raise HolderLost("this process is leaving", hint="ask again")
+            raise HolderLost("this process is shutting down", hint="ask again")
         return await run_in_lane(self._lanes, str(key), work)
 
     def limit_subagents(self, at_once: int) -> None:
@@ -314,7 +314,7 @@ class Dispatcher:
         """Resets the session, with another model if one is named; returns the message that follows, and the result."""
         agent = self._agent(run.key)
         await self._turns.maintenance.reset(run.key, "new", run.id, agent, run.stop)
-        report = "A fresh start{}. What was said before stays in the transcript."
+        report = "The session was reset{}. Earlier messages stay in the transcript."
         if agent is None:  # added when the message is answered
             return rest, report.format("")
         model, words = await split_model(rest, agent)
@@ -399,7 +399,7 @@ def read_directives(inbound: Inbound) -> tuple[Directives, str]:
 
 def _check(inbound: Inbound) -> None:
     if not inbound.text.strip() and not inbound.images and not inbound.results:
-        raise BadRequest("the message is empty", hint="say something")
+        raise BadRequest("the message is empty", hint="write a message")
     if len(inbound.text) > MAX_TEXT:
         raise BadRequest(
             f"the message has {len(inbound.text):,} characters, the limit is {MAX_TEXT:,}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 
 class Factor(Struct, frozen=True, rename="camel"):
@@ -143,7 +143,7 @@ class MemoryStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     to_embed: int = 0
     provider: str = ""  # of the space that is searched; without one, of the one that will be
     model: str = ""
-    fallback: EmbedderFallback | None = None
+    fallback: EmbedderFallback | None = field(default_factory=lambda: None)  # told also when there is none
     shadow: str = ""  # a space that is being filled and not searched yet
     shadow_embedded: int = 0
     differences: tuple[Difference, ...] = ()  # by stamps; with `deep` by reading every file

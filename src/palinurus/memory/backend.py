@@ -214,7 +214,7 @@ class FallbackMemory:
                 )
             raise
         if why := _nonsense(answer):
-            raise BackendError(f"the answer of {self._name} makes no sense: {why}")
+            raise BackendError(f"the answer of {self._name} cannot be read: {why}")
         self._late = 0
         return answer
 

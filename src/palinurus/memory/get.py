@@ -24,7 +24,7 @@ from palinurus.memory.chunk import lines_of
 from palinurus.memory.document import MEMORY, SESSIONS, is_conversation
 from palinurus.memory.question import Question, cites, why_not
 from palinurus.memory.scan import NAMES, PASSED_BY, decoded, mask_of
-from palinurus.memory.settings import Collection
+from palinurus.memory.settings import NOBODY, Collection
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.file_origins import FileOrigins
 
@@ -116,10 +116,10 @@ def _parts(path: str) -> list[str]:
     if not path or "\0" in path or len(path) > MAX_PATH:
         raise WorkspaceError(f"not a path: {path[:80]!r}", hint="for example memory/2026-11-15.md")
     if path.startswith(("/", "~")):
-        raise OutsideWorkspace(f"{path[:200]!r} is not a path in memory", hint="take it as memory_search tells it")
+        raise OutsideWorkspace(f"{path[:200]!r} is not a path in memory", hint="use a path as memory_search shows it")
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts or not parts:
-        raise OutsideWorkspace(f"{path[:200]!r} leads out of memory", hint="take it as memory_search tells it")
+        raise OutsideWorkspace(f"{path[:200]!r} leads out of memory", hint="use a path as memory_search shows it")
     if any(part[0] == "." or part in PASSED_BY for part in parts):
         raise OutsideWorkspace(f"{path[:200]!r} is hidden, and not in memory", hint="`read` reads other files")
     return parts
@@ -200,13 +200,16 @@ def _is_marked(text: str, result: SearchResult) -> bool:
 
 
 class SearchOutput(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """`results`, `provider`, `model`, `fallback` and `citations` are always there, as OpenClaw has them."""
+
     results: tuple[SearchResult, ...]
+    provider: str  # who embedded the question; none: it was searched by words alone
+    model: str
+    fallback: EmbedderFallback | None
+    citations: str  # as the config says
     left_out: int = 0  # results that exceeded the budget
     freshness: IndexFreshness | None = None  # only when something is missing
     refused: str = ""
-    provider: str = ""  # who embedded the question; empty: it was searched by words alone
-    model: str = ""
-    fallback: EmbedderFallback | None = None
 
 
 WorkspaceOrigins = tuple[Boundary, FileOrigins]
@@ -219,15 +222,15 @@ async def answer_search(
     if not query.strip():
         raise BadRequest("the query is empty", hint="say what to search for")
     if why := why_not(memory.settings, run.key, private=run.private):
-        return _json(SearchOutput((), refused=why))
+        return _json(SearchOutput((), NOBODY, "", None, memory.settings.citations, refused=why))
     budget = memory.settings.budget
     if most:
         budget = msgspec.structs.replace(budget, results=most)
     answer = await memory.search(Question(query, budget, least or None, cite=cites(memory.settings, run.key)))
     results = (msgspec.structs.replace(each, score=round(each.score, 3), factors=()) for each in answer.results)
     freshness = None if answer.freshness.is_good else answer.freshness
-    by = answer.provider, answer.model, answer.fallback
-    output = SearchOutput(tuple(results), answer.left_out, freshness, answer.refused, *by)
+    by = answer.provider or NOBODY, answer.model, answer.fallback, memory.settings.citations
+    output = SearchOutput(tuple(results), *by, answer.left_out, freshness, answer.refused)
     return _json(output, await _outside_sources(memory, workspace, answer.results))
 
 

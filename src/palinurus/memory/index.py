@@ -216,10 +216,12 @@ class MemoryIndex:
         rows = await self._known()
         found = await self._found(sweep)
         sweep.compared = len(found)
-        changed = [path for path, stamp in found.items() if self._stamps.get(path) != stamp]
-        changed.sort(key=lambda path: found[path][1], reverse=True)  # the newest first, in case time is short
-        unseen = tuple(sweep.unseen)
-        gone = [path for path in rows if path not in found and not path.startswith(unseen)]
+        changed, gone = list[str](), list[str]()
+        if found != self._stamps or len(rows) != len(found):  # else nothing has changed, and all know each other
+            changed = [path for path, stamp in found.items() if self._stamps.get(path) != stamp]
+            changed.sort(key=lambda path: found[path][1], reverse=True)  # the newest first, in case time is short
+            unseen = tuple(sweep.unseen)
+            gone = [path for path in rows if path not in found and not path.startswith(unseen)]
         sweep.behind = dict.fromkeys([*gone, *changed])
         sweep.swept = True
         await self._drop(sweep, gone)

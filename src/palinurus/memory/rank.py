@@ -161,8 +161,12 @@ def _gains(around: Sequence[Counts], weights: Sequence[float], lengths: Sequence
     each, gains = (SATURATION + 1) / (FULL * sum(weights) or 1.0), []
     mean = sum(lengths) / max(1, len(lengths))
     for counted, length in zip(around, lengths, strict=True):
-        half = SATURATION * (1 - LENGTH + LENGTH * max(SHORTEST, length / mean))
-        gains.append(each * sum(weights[number] * count / (count + half) for number, count in counted.items()))
+        gain = 0.0
+        if counted:
+            half = SATURATION * (1 - LENGTH + LENGTH * max(SHORTEST, length / mean))
+            for number, count in counted.items():
+                gain += weights[number] * count / (count + half)
+        gains.append(each * gain)
     return gains
 
 
@@ -234,8 +238,8 @@ class RankedList(Struct, frozen=True):
         return [
             one
             for one in self.ranked
-            if one.score >= least * one.kept
-            and one.score > 0
+            if one.score > 0
+            and (one.score >= least or one.score >= least * one.kept)
             and not _is_frame(one.candidate, after.get(one.candidate.id))
         ]
 

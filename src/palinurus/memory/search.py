@@ -92,12 +92,13 @@ def clamped(
     for one in ranked:
         if left < LEAST or len(results) >= most:
             break
-        snippet = _snippet(one.candidate.text, budget, left, words)
-        found = _result(one, snippet, cite=cite)
-        needed = len(snippet) + 1 + (len(found.under) if budget.tokens is None else 0)
-        if snippet and needed <= left + 1:
+        if not (snippet := _snippet(one.candidate.text, budget, left, words)):
+            continue
+        found = one.candidate
+        needed = len(snippet) + 1 + (len(under(found.ref.path, found.context)) if budget.tokens is None else 0)
+        if needed <= left + 1:
             left -= needed
-            results.append((one, found))
+            results.append((one, _result(one, snippet, cite=cite)))
     return results, len(ranked) - len(results)
 
 

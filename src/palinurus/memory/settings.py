@@ -120,7 +120,7 @@ DIRECT_CHATS = (ScopeRule("allow", "direct"),)  # and nobody else
 
 
 class Ranking(Section, frozen=True):
-    """Weights of the rankings; they need not add up to one. See docs/memory-quality.md for what was tried."""
+    """Weights of the rankings; they need not add up to one. See docs/decisions/0040-ranking.md for what was tried."""
 
     words: Annotated[
         float, _share("How much words count. OpenClaw has 0.3 or 0.4; ours measures best.", "query.hybrid.textWeight")

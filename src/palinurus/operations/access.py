@@ -168,7 +168,7 @@ class Register:
         if not 0 < len(name) <= LONGEST_NAME or not name.isprintable():
             raise BadRequest("a token needs a name", hint=f"1 to {LONGEST_NAME} letters")
         if days is not None and not 0 < days <= 36_500:
-            raise BadRequest("a token lives for some days", hint="more than 0, at most 36500")
+            raise BadRequest("a token needs a number of days", hint="more than 0, at most 36500")
         async with self._changing:
             if any(token.name == name and self._is_alive(token) for token in self._tokens.values()):
                 raise BadRequest(f"there is a token {name!r} already", hint="rotate it, or choose another name")
@@ -181,7 +181,7 @@ class Register:
         async with self._changing:
             token = self._find_token(which)
             if not self._is_alive(token):
-                raise BadRequest(f"the token {token.name!r} is dead already", hint="make a new one")
+                raise BadRequest(f"the token {token.name!r} is no longer valid", hint="make a new one")
             if token.seal:
                 raise BadRequest("the secret of a browser is its own", hint="revoke it, and log in again")
             kept = await self._keep(token)
@@ -287,7 +287,7 @@ class Register:
         async with self._changing:
             current = self._devices.get(device.id)
             if current is None or current.status != "paired":
-                raise NotFound(f"the program {device.name!r} is not let in any more", hint="it has to ask again")
+                raise NotFound(f"the program {device.name!r} no longer has access", hint="it must ask again")
             mine = (token for token in self._tokens.values() if token.device_id == device.id)
             before = [token for token in mine if token.name == name and token.revoked_at is None]
             now = self._clock.now_ms()
@@ -320,7 +320,7 @@ class Register:
         found = [each for each in self._devices.values() if which and (each.id.startswith(which) or each.code == which)]
         if len(found) != 1:
             many = f"{len(found)} devices are called {which!r}" if found else f"there is no device {which!r}"
-            raise NotFound(many, hint="`pal devices list` shows them; the beginning of an id will do")
+            raise NotFound(many, hint="`pal devices list` shows them; the beginning of an id is enough")
         return found[0]
 
     def _died(self, which: str) -> None:

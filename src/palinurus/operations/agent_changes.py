@@ -204,7 +204,7 @@ def set_identity(services: Services, params: ChangeIdentity, caller: Caller = LO
         found = read_identity(files)
         said = {**{field: value for field in _FIELDS if (value := getattr(found, field))}, **said}
     if not said:
-        where = f"{IDENTITY} of {agent.id} says nothing" if params.from_file else "nothing is said about the agent"
+        where = f"{IDENTITY} of {agent.id} says nothing" if params.from_file else "no change was given"
         raise BadRequest(where, hint="for example --name Ada --emoji 🦉, or --from-file")
     if params.file:
         _write_identity(files.boundary, said)

@@ -86,7 +86,7 @@ def list_agents(services: Services) -> AgentList:
 def show_agent(
     services: Services, agent: Annotated[AgentRef, Positional, Metavar("ID"), "Default: the default agent."] = ""
 ) -> AgentView:
-    """Show what holds for an agent, and which line of the config says so.
+    """Show the settings of an agent, and the config line of each.
 
     Examples:
       pal agents show

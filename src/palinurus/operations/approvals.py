@@ -266,7 +266,7 @@ async def make_grant(services: Services, params: MakeGrant) -> GrantList:
 
 async def _rules(services: Services, rule: str, examples: Sequence[str], key: SessionKey) -> Sequence[Proposal]:
     if bool(rule) == bool(examples):
-        raise BadRequest("either a rule or examples of commands", hint="for example the rule `git diff *`")
+        raise BadRequest("give a rule, or examples with --like", hint="for example the rule `git diff *`")
     if examples:
         return await asyncio.to_thread(read_examples, services.approvals.issuer, examples, key.agent)
     return [Proposal(await asyncio.to_thread(services.approvals.issuer.read, rule, key.agent), 0)]

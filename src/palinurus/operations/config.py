@@ -86,7 +86,7 @@ def set_config_value(
     path: str,
     value: str,
     string: Annotated[bool, "Take the value as text, even if it reads as JSON."] = False,
-    force: Annotated[bool, "Allow a key that nothing reads."] = False,
+    force: Annotated[bool, "Allow an unknown key."] = False,
 ) -> ConfigEdit:
     """Set a value. It is read as JSON or JSON5 if possible, else as text. The file is checked before it is replaced.
 
@@ -260,7 +260,7 @@ def show_config(services: Services) -> ConfigView:
     return ConfigView(path, exists, True, digest, shown if exists else None, parsed, whole, (), odd)
 
 
-Force = Annotated[bool, "Allow keys that nothing reads."]
+Force = Annotated[bool, "Allow unknown keys."]
 DryRun = Annotated[bool, "Check it and write nothing."]
 Edit = Callable[[str], tuple[str, list[Change]]]
 

@@ -217,7 +217,7 @@ def _only_profile(services: Services, file: CredentialFile, named: str, agent: s
     provider = named.lower()
     stored = sorted(id_ for id_ in profiles_of(file.read()) if id_.partition(":")[0] == provider)
     if len(stored) > 1:
-        raise BadRequest(f"{provider} has several keys: {', '.join(stored)}", hint="name the one that shall go")
+        raise BadRequest(f"{provider} has several keys: {', '.join(stored)}", hint="name the key to remove")
     listed: CredentialList = list_credentials.function(services, agent)
     known = [item.id for item in listed.credentials if item.provider == provider]
     return next(iter([*stored, *known]), named)

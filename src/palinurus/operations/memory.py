@@ -156,7 +156,7 @@ async def find_said(services: Services, path: str, line: Line = 1, agent: OfAgen
     known = await services.sessions.recent(agent=whose, limit=MANY, archived=True)
     session = next((each for each in known if each.id == wanted), None)
     if session is None:
-        raise NotFound(f"there is no conversation {path[:200]!r}", hint="take it as memory.search tells it")
+        raise NotFound(f"there is no session {path[:200]!r}", hint="use a path as memory.search shows it")
     entries = map(decode_row, await services.sessions.rows(session.id))
     told = next(islice(said_lines(entries, services.clock.zone), line - 1, None), None)
     if told is None:

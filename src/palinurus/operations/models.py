@@ -332,7 +332,7 @@ def remove_fallback(services: Services, model: str) -> tuple[str, ...]:
     known = default_model(services).fallbacks
     left = tuple(other for other in known if other not in (model, ref))
     if left == known:
-        raise NotFound(f"{ref} is no fallback", hint="`pal models fallbacks list` shows them")
+        raise NotFound(f"{ref} is not a fallback", hint="`pal models fallbacks list` shows them")
     return _set_fallbacks(services, left)
 
 

@@ -73,7 +73,7 @@ def _peer(said: str, **more: object) -> Peer:
 
 @operation("pairing.list", scope="approvals")
 async def list_pairings(services: Services) -> PairingList:
-    """List those who wait to be let in, with their codes, and those who were.
+    """List pairing requests with their codes, and approved people.
 
     Example:
       pal pairing list
@@ -83,7 +83,7 @@ async def list_pairings(services: Services) -> PairingList:
 
 @operation("pairing.approve", scope="approvals")
 async def approve_pairing(services: Services, which: PairingName, caller: Caller = LOCAL) -> ApprovedPairing:
-    """Let a sender in: they may write directly to that account of the channel, and nothing more.
+    """Approve a person: they may write directly to that account of the channel, and nothing more.
 
     The first one that is approved at this command line becomes the owner: see commands.ownerAllowFrom.
 
@@ -101,7 +101,7 @@ async def approve_pairing(services: Services, which: PairingName, caller: Caller
 
 @operation("pairing.reject", scope="approvals")
 async def reject_pairing(services: Services, which: PairingName, caller: Caller = LOCAL) -> Pairing:
-    """Do not let a sender in; also for one who was let in before.
+    """Refuse a person, also one who was approved before.
 
     Example:
       pal pairing reject telegram:12345

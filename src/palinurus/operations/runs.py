@@ -112,7 +112,7 @@ async def follow_run(services: Services, params: FollowRun) -> AsyncIterator[Run
 async def stop_runs(services: Services, params: StopRuns) -> StoppedRuns:
     """Stop a run, or all runs of a session."""
     if not params.session_key and not params.run_id:
-        raise BadRequest("whose run is to be stopped?", hint="name a session or a run")
+        raise BadRequest("which run should be stopped?", hint="name a session or a run")
     key = (
         await services.dispatcher.place(Inbound("", "", session_key=params.session_key)) if params.session_key else None
     )

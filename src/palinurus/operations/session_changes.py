@@ -241,7 +241,7 @@ async def _expected(services: Services, key: SessionKey, session_id: str) -> Ses
 
 def _check_id(session: Session, expected: str) -> None:
     if expected and session.id != expected:
-        raise Stale(f"{session.key} is another session by now", hint="look again, then decide")
+        raise Stale(f"{session.key} is a different session now", hint="read it again, then decide")
 
 
 async def _archived_as(services: Services, key: SessionKey, mark: str) -> DeletedSession | None:
@@ -309,13 +309,15 @@ def _label(wanted: Choice) -> str | None:
         return None
     label = " ".join((wanted or "").split())
     if len(label) > MAX_LABEL:
-        raise BadRequest(f"the name has {len(label)} characters, the limit is {MAX_LABEL}", hint="a few words will do")
+        raise BadRequest(
+            f"the name has {len(label)} characters, the limit is {MAX_LABEL}", hint="a few words are enough"
+        )
     return label
 
 
 def _words(message: str, label: str) -> str:
     if not message.strip():
-        raise BadRequest("the message is empty", hint="say something")
+        raise BadRequest("the message is empty", hint="write a message")
     if len(message) > MAX_TEXT:
         raise BadRequest(f"the message has {len(message):,} characters, the limit is {MAX_TEXT:,}")
     named = _label(label)

@@ -188,7 +188,7 @@ async def session_report(services: Services, key: SessionKey) -> str:
         ("used", _used(standing, session)),
         ("history", f"{compactions} {'compaction' if compactions == 1 else 'compactions'}"),
         ("running", f"{len(services.dispatcher.runs.active(key))} here, {services.dispatcher.busy} in all"),
-        ("chosen", describe(preferences, services.agents.queue("cli"))),
+        ("settings", describe(preferences, services.agents.queue("cli"))),
         ("commands", await _where_commands_run(services, key)),
     )
     return "\n".join(f"{name:<8} {told}" for name, told in lines)

@@ -210,7 +210,9 @@ def _inside(path: str) -> str:
     """A path as git and people write it, from the workspace's root. Raises OutsideWorkspace."""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if path.startswith("/") or ".." in parts or "\0" in path or not path.isprintable():
-        raise OutsideWorkspace(f"{path[:80]!r} is no path inside the workspace", hint="name it from the workspace on")
+        raise OutsideWorkspace(
+            f"{path[:80]!r} is not a path inside the workspace", hint="name it from the workspace on"
+        )
     if _CLOSED & {part.casefold() for part in parts}:
         raise BadRequest(f"{path[:80]!r} belongs to git or to us", hint="name a file of the agent's own")
     try:
@@ -349,7 +351,7 @@ async def set_file(
 def _allowed(name: str) -> str:
     if name in NAMES or NOTE.fullmatch(name):
         return name
-    raise BadRequest(f"{name[:80]!r} is no file of an agent", hint=f"{', '.join(NAMES)} and memory/….md")
+    raise BadRequest(f"{name[:80]!r} is not a file of an agent", hint=f"{', '.join(NAMES)} and memory/….md")
 
 
 def _list_files(boundary: Boundary) -> tuple[AgentFile, ...]:

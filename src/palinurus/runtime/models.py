@@ -222,7 +222,7 @@ class Models:
     def _make(
         self, choice: ReachableModel, entry: ProviderEntry | None, wire: str, credential: Credential | None
     ) -> Provider | None:
-        """None: it needs a key and there is none."""
+        """None: it has no key."""
         name = choice.ref.provider
         base_url = self._base_url(choice)
         if not base_url:
@@ -246,14 +246,14 @@ class Models:
     def _no_key(self, ref: ModelRef, credentials: Credentials, variable: str) -> ProviderError:
         """Asking the provider would only tell us the same, a second later and less clearly."""
         expired = [credential for credential in credentials.known if credential.provider == ref.provider]
-        why, hint = "there is none", f"`pal models auth add {ref.provider}` stores one"
+        why, hint = "has no key", f"`pal models auth add {ref.provider}` stores one"
         if any(credential.kind == "oauth" for credential in expired):
-            why, hint = "the sign-in it had has expired", f"{log_in_again(ref.provider)}; or {hint}"
+            why, hint = "needs a key: its sign-in has expired", f"{log_in_again(ref.provider)}; or {hint}"
         elif expired:
-            why = "the key it had has expired"
+            why = "needs a key: its key has expired"
         elif variable:
-            why = f"the variable {variable} is not set {lacking(self._process)}".strip()
-        said = "; ".join((f"{ref} needs a key and {why}", *credentials.troubles))
+            why = f"needs a key: the variable {variable} is not set {lacking(self._process)}".strip()
+        said = "; ".join((f"{ref} {why}", *credentials.troubles))
         return ProviderError(said, kind=Failure.AUTH, hint=hint)
 
 

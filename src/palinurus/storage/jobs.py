@@ -428,7 +428,7 @@ def _only(beginning: str, rows: list[Any]) -> Job:
     found = [_job(row) for row in rows]
     if not found or (len(found) > 1 and found[0].id != beginning):
         what = "more than one job begins with" if found else "there is no job"
-        raise NotFound(f"{what} {beginning!r}", hint="`pal jobs list` shows them")
+        raise NotFound(f"{what} {beginning!r}", hint="`pal jobs list` and `pal delivery list` show their ids")
     return found[0]
 
 

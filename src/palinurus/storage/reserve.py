@@ -60,7 +60,7 @@ class Reserve:
     def check(self) -> None:
         """Called before new work is accepted. Raises StorageFull while the freed space is needed."""
         if self._is_given and not self.keep():
-            raise StorageFull(FULL, hint="free some space; what was accepted before goes on")
+            raise StorageFull(FULL, hint="free some space; accepted messages are still answered")
 
     def trouble(self) -> str:
         """What is wrong with the disk; empty if nothing is."""

@@ -164,7 +164,9 @@ def find_id(given: str, ids: Iterable[str], what: str, hint: str) -> str:
 def must_be_confirmed(warnings: Sequence[str]) -> None:
     """Raises NotConfirmed if the rules carry a warning and were not confirmed."""
     if warnings:
-        raise NotConfirmed(f"an always rule would allow this: {'; '.join(warnings)}", hint="confirm it if you mean it")
+        raise NotConfirmed(
+            f"this rule would allow something dangerous: {'; '.join(warnings)}", hint="confirm it if you mean it"
+        )
 
 
 def rules_for(plan: Plan, drafts: Sequence[GrantDraft] = ()) -> tuple[GrantDraft, ...]:

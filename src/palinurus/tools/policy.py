@@ -258,21 +258,21 @@ def _steps(policy: Policy, asked: ToolRequest, whoever: bool = False) -> Iterato
     yield from _layer("deny", (_denial("deny", scope, tool) for scope in scopes), "no scope denies it")
     if not whoever:
         yield _owner_only(asked, tool)
-    yield from _layer("provider", _provider(policy, asked, tool), "nothing is said for this provider or model")
+    yield from _layer("provider", _provider(policy, asked, tool), "there is no rule for this provider or model")
     leaves = "exec may ask to leave the sandbox" if asked.elevated_allowed else "exec may not leave the sandbox"
     yield Step("elevated", "silent", leaves if tool == "exec" else "concerns exec alone")
     if asked.sandboxed:
         silent = "the session is sandboxed, which does not matter to it"
         yield from _layer("sandbox", _sandbox(policy, asked, tool), silent)
     else:
-        yield Step("sandbox", "silent", "the session is not one that must be sandboxed")
+        yield Step("sandbox", "silent", "this session is not limited to a sandbox")
     if asked.key.is_subagent:
         yield from _layer("subagent", _subagent(policy, asked, tool), "subagents may have it")
     else:
-        yield Step("subagent", "silent", "the session is no subagent's")
+        yield Step("subagent", "silent", "the session is not a subagent")
     if not whoever:
         restricted = (_restricted(each, tool) for each in asked.restrictions)
-        yield from _layer("restriction", restricted, "no restriction of this turn applies to it")
+        yield from _layer("restriction", restricted, "no rule or skill restricts it in this run")
 
 
 def _layer(layer: str, steps: Iterable[Step | None], otherwise: str) -> list[Step]:
@@ -312,7 +312,7 @@ def _denial(layer: str, scope: PolicyScope, tool: str) -> Step | None:
 
 def _owner_only(asked: ToolRequest, tool: str) -> Step:
     if not asked.owner_only and not denied_by(OWNER_ONLY, tool):
-        return Step("owner-only", "silent", "it is not for the owner alone")
+        return Step("owner-only", "silent", "others may use it too")
     if asked.owner:
         return Step("owner-only", "allows", "it is for the owner alone, and the sender is the owner")
     return Step("owner-only", "denies", "it is for the owner alone, and the sender is not the owner")

@@ -73,7 +73,7 @@ def message_tool(send: Send, find: Find) -> Tool:
 
 def check_text(text: str) -> str:
     if not text.strip():
-        raise BadRequest("the message is empty", hint="say something")
+        raise BadRequest("the message is empty", hint="write a message")
     if len(text) > MAX_TEXT:
         raise BadRequest(f"the message has {len(text):,} characters; {MAX_TEXT:,} are allowed", hint="shorten it")
     return text

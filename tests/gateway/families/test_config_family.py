@@ -74,9 +74,9 @@ async def test_a_patch_keeps_comments_unknown_keys_and_secrets(config: Asking) -
 async def test_a_slip_in_a_patch_or_a_whole_text_is_refused_with_what_was_meant(config: Asking) -> None:
     slip = '{"agents": {"defaults": {"timeoutSecnds": 30}}}'
     whole = (await config("config.get"))["raw"].replace("{", '{"sesion": {},', 1)
-    with pytest.raises(BadRequest, match="nothing reads sesion"):
+    with pytest.raises(BadRequest, match=r"sesion.* is not a config key"):
         await config("config.set", raw=whole, baseHash=await base(config))
-    with pytest.raises(BadRequest, match=r"nothing reads agents\.defaults\.timeoutSecnds") as told:
+    with pytest.raises(BadRequest, match=r"agents\.defaults\.timeoutSecnds is not a config key") as told:
         await config("config.patch", raw=slip, baseHash=await base(config))
     assert "did you mean agents.defaults.timeoutSeconds?" in told.value.hint
     assert text(config) == TEXT

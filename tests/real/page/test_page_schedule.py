@@ -245,7 +245,7 @@ def test_times_are_the_readers_and_the_homes_zone_is_named(start: Any, enter: An
     expect(page.get_by_role("button", name="09:00 Call Ann: planned").first).to_be_visible()
     page.get_by_role("button", name="Add", exact=True).click()
     page.get_by_label("When", exact=True).fill("when the tide is low")
-    expect(page.get_by_role("form")).to_contain_text("is no time")
+    expect(page.get_by_role("form")).to_contain_text("is not a time")
 
 
 @pytest.mark.skipif(not find_spec("palinurus.extensions.schedule.heartbeat_operations"), reason="no heartbeat yet")

@@ -214,7 +214,7 @@ async def test_compressed_pages_are_read(server: Server, fetch: Fetch) -> None:
         (b"\0" * 5000, "sends invalid HTTP"),
         (b"HTTP/1.1 200 OK\r\nbad header\r\n\r\n", "sends invalid HTTP"),
         (b"HTTP/1.1 100 Continue\r\n\r\n" * 20_000, "sends more bytes than allowed"),
-        (redirect("http://[::1"), "no web address"),
+        (redirect("http://[::1"), "not a web address"),
         (redirect("http://\x01/"), ""),
         (answer(b"", "Location:", status="302 Found"), "answered 302 Found"),
     ],

@@ -210,7 +210,7 @@ def wanted_session(name: str, sessions: Sequence[Session]) -> str:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise NotFound(f"there is no conversation {name!r}", hint="/resume lists them")
+        raise NotFound(f"there is no session {name!r}", hint="/resume lists them")
     raise NotFound(f"{name!r} may be {', '.join(found[:4])}", hint="say more of the key")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from contextlib import closing
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import click
 
 from palinurus.cli.command import Bar, open_home, services_of
-from palinurus.cli.shell import Shell, run_async, with_json
+from palinurus.cli.shell import CommandGroup, Shell, run_async, with_json
 from palinurus.domain.clock import SystemClock, random_id
 from palinurus.domain.errors import BadRequest
 from palinurus.extensions.backup import restore as restoring
@@ -22,7 +23,7 @@ from palinurus.providers.keys.credential_file import PASSPHRASE_ENV
 MOST_LEFT_OUT = 10
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def backup() -> None:
     """Make, verify and restore backups of the home.
 
@@ -146,6 +147,8 @@ def _passphrase_for(path: Path) -> str:
 def _ask_passphrase(*, again: bool) -> str:
     if given := os.environ.get(PASSPHRASE_ENV):
         return given
+    if not sys.stdin.isatty():
+        raise BadRequest("the passphrase is missing", hint=f"set {PASSPHRASE_ENV}, or use a terminal")
     typed: str = click.prompt("Passphrase", hide_input=True, confirmation_prompt=again, err=True)
     return typed
 

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from palinurus.cli.command import add_operation, call_operation, make_on_first_run
-from palinurus.cli.shell import Shell, take_plugins, with_shell
+from palinurus.cli.shell import CommandGroup, Shell, take_plugins, with_shell
 from palinurus.dispatch.channels import ChannelCheck
 from palinurus.dispatch.settings import DEFAULT_ACCOUNT
 from palinurus.domain.errors import BadRequest, NotFound
@@ -32,7 +32,7 @@ from palinurus.operations.logs import LogLine
 NONE = "No channel is set up. Add one: pal channels add telegram"
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def channels() -> None:
     """Connect chat networks: add, list, test and remove accounts."""
 

@@ -12,6 +12,8 @@ from weakref import WeakValueDictionary
 from palinurus.dispatch.channels import ChannelInbox, ChannelResponse, FileKind
 from palinurus.domain.errors import HolderLost, QueueFull, StorageError
 
+log = logging.getLogger(__name__)
+
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 Work = Callable[[], Awaitable[None]]
@@ -63,6 +65,7 @@ class ChatOrder:
         self._tasks.discard(task)
         if not task.cancelled() and (failure := task.exception()) is not None:
             self._failure = failure
+            log.error("what arrived in the chat %s could not be handled", chat, exc_info=failure)
         if self._last.get(chat) is task:
             del self._last[chat]
 

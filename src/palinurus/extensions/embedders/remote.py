@@ -224,7 +224,7 @@ class RemoteEmbedder:
         if not (key.isascii() and (key.isprintable() or not key)):
             raise EmbedderError(f"the key of {self.place.provider} contains characters that no key has", lasting=True)
         if not key and self.vendor.keys and self.is_usual and self._url.hostname not in LOOPBACK_HOSTS:
-            said = f"{self.place.provider} needs a key and there is none"
+            said = f"{self.place.provider} has no key"
             hint = f"`pal models auth add {self.vendor.keys}` stores one, or set memorySearch.remote.apiKey"
             raise EmbedderError(said, hint=hint, lasting=True)
         name, before = self.vendor.key_header

@@ -359,7 +359,7 @@ async def forget_words(services: Services, params: Forget) -> AsyncIterator[Forg
 async def forget(services: Services, params: Forget, tell: TellStage = lambda *_: None) -> ForgetReport:
     """Do it, or without `apply` only search. Raises BadRequest, NotFound, NotOffered and StorageError."""
     if bool(params.session) == bool(params.query):
-        raise BadRequest("name what to forget", hint="either a session or a query")
+        raise BadRequest("say what to forget", hint="either a session or a query")
     if params.query and len(params.query.strip()) < SHORTEST:
         raise BadRequest(f"{params.query!r} is too short", hint=f"at least {SHORTEST} letters")
     return await ForgetRun(services, params, tell).run()

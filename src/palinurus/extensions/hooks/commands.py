@@ -7,7 +7,7 @@ import sys
 import click
 
 from palinurus.cli.command import add_operation, call_operation
-from palinurus.cli.shell import Shell, echo, with_shell
+from palinurus.cli.shell import CommandGroup, Shell, echo, with_shell
 from palinurus.domain.errors import NotConfirmed
 from palinurus.domain.events import visible
 from palinurus.extensions.hooks.folders import HookInfo
@@ -21,7 +21,7 @@ from palinurus.extensions.hooks.operations import (
 )
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def hooks() -> None:
     """List hooks; enable and disable them."""
 

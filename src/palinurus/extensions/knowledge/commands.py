@@ -10,7 +10,7 @@ import msgspec
 
 from palinurus.cli.command import add_operation, call_operation, command_of, make_on_first_run, with_home
 from palinurus.cli.memory import freshness_line, of_agent
-from palinurus.cli.shell import Shell, columns, count_of, with_shell
+from palinurus.cli.shell import CommandGroup, Shell, columns, count_of, with_shell
 from palinurus.domain.errors import PalinurusError
 from palinurus.extensions.knowledge.beliefs import BeliefChange
 from palinurus.extensions.knowledge.operations import (
@@ -146,7 +146,7 @@ def declared_text(_: Shell, found: DeclaredNames) -> str:
     return f"{found.entity.name}: {count_of(found.entity.facts, 'fact')}{also}. Written to {found.path}."
 
 
-class ListingGroup(click.Group):
+class ListingGroup(CommandGroup):
     """Without a command it lists."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

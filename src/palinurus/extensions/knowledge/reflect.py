@@ -229,7 +229,7 @@ def settle_proposal(boundary: Boundary, id_: str, text: str, *, is_accepted: boo
     if found is None:
         was = record.settled.get(id_)
         why = f": it was {was}" if was else ""
-        raise NotFound(f"no proposal {id_[:40]!r} waits{why}", hint="`pal memory proposals` shows them")
+        raise NotFound(f"there is no open proposal {id_[:40]!r}{why}", hint="`pal memory proposals` shows them")
     words = " ".join((text or found.text).split())
     if is_accepted:
         rewrite(boundary, core_file(boundary), lambda _, before: _appended(before, heading, words), create=True)
@@ -248,7 +248,7 @@ def core_file(boundary: Boundary) -> str:
 def restore_page(boundary: Boundary, path: str, commit: str) -> str:
     """Puts a page back as a commit has it; what stands on it now counts as written. Raises NotFound, BadRequest."""
     if not path.startswith(BANK) or ".." in path:
-        raise BadRequest(f"{path[:80]!r} is no page of the bank", hint="such as bank/opinions.md")
+        raise BadRequest(f"{path[:80]!r} is not a page of the bank", hint="such as bank/opinions.md")
     history = WorkspaceHistory(boundary.root)
     if not commit:
         commits = history.log(path, limit=2).commits

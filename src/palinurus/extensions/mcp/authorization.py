@@ -340,7 +340,7 @@ def _fields(text: str) -> dict[str, str]:
     try:
         pairs = parse_qsl(text.removeprefix("?"), keep_blank_values=True, max_num_fields=64, errors="strict")
     except (ValueError, UnicodeDecodeError):
-        raise OAuthError("invalid_request", "these are no form fields") from None
+        raise OAuthError("invalid_request", "these are not form fields") from None
     names = [name for name, _ in pairs if name != "resource"]
     if len(names) != len(set(names)):
         raise OAuthError("invalid_request", "a parameter is there twice")

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import click
 
 from palinurus.cli.command import command_of, make_on_first_run, open_home, services_of
-from palinurus.cli.shell import Shell, run_async, with_shell
+from palinurus.cli.shell import CommandGroup, Shell, run_async, with_shell
 from palinurus.config.agents import agent_settings, default_agent
 from palinurus.config.load import LoadedConfig, load_config
 from palinurus.domain.errors import NotFound
@@ -55,7 +55,7 @@ async def _serve(shell: Shell, *allowed: bool) -> None:
         await serve_stdio(home, ServeOptions(*allowed))
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def mcp() -> None:
     """List and test the MCP servers that provide tools; serve sessions to other agents over MCP."""
 

@@ -87,7 +87,7 @@ async def read_resource(client: OperationClient, uri: str) -> str:
     if kind == "workspace" and path:
         file = await client.call(read_text, read_text.params(agent_id=unquote(agent), path=unquote(path)))
         if file.binary:
-            raise NotFound(f"{file.path} is no text")
+            raise NotFound(f"{file.path} is not text")
         text, cut = file.text, file.truncated
     elif kind == "sessions" and rest and not path:
         exported = await client.call(export_session, export_session.params(session_key=unquote(rest)))

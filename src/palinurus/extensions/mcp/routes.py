@@ -193,7 +193,7 @@ async def _form(request: Request) -> str:
     try:
         return (await read_body(request, most=MOST, seconds=SECONDS)).decode("ascii")
     except UnicodeDecodeError:
-        raise OAuthError("invalid_request", "these are no form fields") from None
+        raise OAuthError("invalid_request", "these are not form fields") from None
 
 
 def _refusal(error: OAuthError) -> Response:

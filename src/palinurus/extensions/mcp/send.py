@@ -104,7 +104,7 @@ async def _session(call: McpCall, name: str, agent: str) -> str:
         return name
     found = _GUEST_SESSION.fullmatch(name.strip().lower() or "guest")
     if found is None:
-        raise BadRequest("guests have conversations of their own", hint="name one with letters, digits and hyphens")
+        raise BadRequest("guests have sessions of their own", hint="name one with letters, digits and hyphens")
     agent = agent or found["agent"] or (await call.client.call(list_agents, list_agents.params())).default_id
     return f"agent:{agent}:{CHANNEL}:direct:{found['name']}"
 

@@ -160,7 +160,7 @@ def _named_home(folder: Path) -> Path:
     for inside in (folder / f".{name}" for name in NAMES):
         if inside.is_dir():
             return inside
-    raise NotFound(f"{folder} is no OpenClaw home", hint=f"one has {CONFIGS[0]} or a folder agents")
+    raise NotFound(f"{folder} is not an OpenClaw home", hint=f"one has {CONFIGS[0]} or a folder agents")
 
 
 def _candidates(env: Mapping[str, str], user_home: Path) -> list[Path]:

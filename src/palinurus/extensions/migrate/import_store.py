@@ -236,7 +236,7 @@ def _state(tx: Transaction, source: str) -> ImportState | None:
 def _require_state(tx: Transaction, source: str) -> ImportState:
     known = _state(tx, source)
     if known is None:
-        raise NotFound(f"nothing was begun for {source!r}")
+        raise NotFound(f"no import was started for {source!r}")
     return known
 
 

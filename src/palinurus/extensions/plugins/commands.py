@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from palinurus.cli.command import add_operation, call_operation
-from palinurus.cli.shell import Shell, echo, with_shell
+from palinurus.cli.shell import CommandGroup, Shell, echo, with_shell
 from palinurus.domain.errors import NotConfirmed, NotFound
 from palinurus.domain.events import visible
 from palinurus.extensions.plugins.operations import (
@@ -34,7 +34,7 @@ from palinurus.extensions.plugins.operations import (
 NONE = "No plugins. Write one: pal plugins new weather"
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def plugins() -> None:
     """List, install and write plugins."""
 

@@ -232,7 +232,7 @@ def _plugin_among(root: Path) -> Path:
     for each in found:
         if find_manifest(each) is not None:
             return each
-    raise BadRequest(f"it is no plugin: no entry point of {GROUP} names a package with a manifest")
+    raise BadRequest(f"it is not a plugin: no entry point of {GROUP} names a package with a manifest")
 
 
 def _entry_modules(text: str) -> list[str]:

@@ -239,7 +239,7 @@ def _read_object(path: Path) -> dict[str, Any]:
     try:
         found: dict[str, Any] = msgspec.json.decode(data, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise BadRequest(f"{path} is no JSON object: {error}") from None
+        raise BadRequest(f"{path} is not a JSON object: {error}") from None
     return found
 
 

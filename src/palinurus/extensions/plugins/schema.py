@@ -62,7 +62,7 @@ def check_schema(schema: dict[str, Any]) -> None:
     try:
         msgspec.convert(schema, _Schema)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise BadRequest(f"its configSchema is no JSON Schema: {error}") from None
+        raise BadRequest(f"its configSchema is not a JSON Schema: {error}") from None
 
 
 def check_settings(schema: dict[str, Any], settings: dict[str, Any]) -> list[str]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from palinurus.cli.command import add_operation
-from palinurus.cli.shell import Shell
+from palinurus.cli.shell import CommandGroup, Shell
 from palinurus.extensions.postgres.operations import show_storage
 from palinurus.storage.database import StorageStatus
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def storage() -> None:
     """Show where the home is kept."""
 

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from palinurus.cli.command import add_operation, call_operation, complete_agents
-from palinurus.cli.shell import Shell, columns, confirm, count_of, echo, moment, shorten, with_shell
+from palinurus.cli.shell import CommandGroup, Shell, columns, confirm, count_of, echo, moment, shorten, with_shell
 from palinurus.domain.errors import BadRequest
 from palinurus.domain.events import visible
 from palinurus.extensions.schedule import operations
@@ -24,9 +24,9 @@ MOST_NAME = 40
 KINDS = {"message": "agentTurn", "system_event": "systemEvent", "reminder": "reminder", "command": "command"}
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def cron() -> None:
-    """Remind you and run the agent at set times; show what was and will be due.
+    """Reminders and cron jobs: run the agent at set times.
 
     Cron jobs need a process that stays: `pal gateway run`, `pal up` or `pal chat`.
     """
@@ -87,7 +87,7 @@ def add(shell: Shell, /, **given: Any) -> None:
     fields = read_fields(given)
     if "schedule" not in fields or "kind" not in fields.get("payload", {}):
         raise BadRequest(
-            "when or what is missing",
+            "the time or the action is missing",
             hint="--at, --every or --cron, and --message, --system-event, --reminder or --command",
         )
     text = next(given[name] for name in KINDS if given[name])
@@ -171,7 +171,7 @@ def read_fields(given: dict[str, Any]) -> dict[str, Any]:
 
 def read_schedule(given: dict[str, Any]) -> dict[str, Any]:
     if sum(map(bool, (given["at"], given["every"], given["expr"]))) > 1:
-        raise BadRequest("--at, --every and --cron exclude each other")
+        raise BadRequest("give only one of --at, --every and --cron")
     if (given["tz"] or given["exact"] or given["stagger"]) and (given["at"] or given["every"]):
         raise BadRequest("--tz, --exact and --stagger go with --cron")
     if given["at"]:
@@ -190,7 +190,7 @@ def read_schedule(given: dict[str, Any]) -> dict[str, Any]:
 def read_payload(given: dict[str, Any]) -> dict[str, Any]:
     kinds = [name for name in KINDS if given[name]]
     if len(kinds) > 1:
-        raise BadRequest("--message, --system-event, --reminder and --command exclude each other")
+        raise BadRequest("give only one of --message, --system-event, --reminder and --command")
     kind = kinds[0] if kinds else ""
     of_turns = {"model": given["model"], "thinking": given["thinking"], "lightContext": given["light_context"]}
     of_turns |= {"toolsAllow": [each.strip() for each in given["tools"].split(",") if each.strip()]}

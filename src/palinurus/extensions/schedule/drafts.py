@@ -195,7 +195,7 @@ def _target(draft: CronDraft) -> str:
         return f"session:{draft.session_key}" if draft.session_key else "isolated"
     if target in ("main", "isolated") or (target.startswith("session:") and target != "session:"):
         return target
-    raise BadRequest(f"{target[:60]!r} is no session", hint="main, isolated, current or session:<key>")
+    raise BadRequest(f"{target[:60]!r} is not a session", hint="main, isolated, current or session:<key>")
 
 
 def draft_of(cron: CronJob) -> CronDraft:

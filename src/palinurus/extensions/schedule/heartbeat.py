@@ -137,7 +137,7 @@ async def why_no_model(services: Services, agent_id: str, settings: HeartbeatSet
         if not own or any(each.state == "ready" or (each.models and route.model not in each.models) for each in own):
             return ""
         rests = min((each.rests_seconds for each in own if each.state == "resting"), default=0.0)
-        why = f"rests for {rests / 60:.0f} min after failures" if rests else "has expired"
+        why = f"is paused for {rests / 60:.0f} min after failures" if rests else "has expired"
         reasons.append(f"the key of {provider} {why}")
     return "; ".join(reasons)
 
@@ -152,7 +152,7 @@ def _text(settings: HeartbeatSettings, decision: BeatDecision) -> str:
 
 def _inbound(plan: BeatPlan, settings: HeartbeatSettings, key: SessionKey) -> Inbound:
     changed = ", ".join(name.removeprefix(PROBE) for name in plan.changed)
-    notes = (ContextNote("notice", f"Changed since the last look: {changed}.", "changes"),) if changed else ()
+    notes = (ContextNote("notice", f"Changed since the last check: {changed}.", "changes"),) if changed else ()
     return Inbound(
         plan.text,
         plan.run_key,

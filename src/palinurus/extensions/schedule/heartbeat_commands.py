@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from palinurus.cli.command import add_operation, call_operation, complete_agents
-from palinurus.cli.shell import Shell, columns, confirm, count_of, echo, moment, with_shell
+from palinurus.cli.shell import CommandGroup, Shell, columns, confirm, count_of, echo, moment, with_shell
 from palinurus.domain.events import visible
 from palinurus.extensions.schedule.forecast import ForecastRange, HeartbeatForecast
 from palinurus.extensions.schedule.heartbeat_operations import (
@@ -21,13 +21,13 @@ from palinurus.extensions.schedule.heartbeat_operations import (
 )
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def heartbeat() -> None:
-    """Let the agent look at HEARTBEAT.md every so often."""
+    """Run the agent at intervals with the list in HEARTBEAT.md."""
 
 
 @heartbeat.command()
-@click.option("--every", metavar="TIME", default="30m", show_default=True, help="Time between two looks.")
+@click.option("--every", metavar="TIME", default="30m", show_default=True, help="Time between two checks.")
 @click.option("--agent", metavar="ID", default="", shell_complete=complete_agents, help="Else the default one.")
 @click.option("--dry-run", is_flag=True, help="Only show what it will cost.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
@@ -59,14 +59,14 @@ def forecast_text(change: HeartbeatChange) -> str:
 
 
 def _forecast_lines(made: HeartbeatForecast) -> list[str]:
-    basis = f"from {count_of(made.from_days, 'day')} of the past" if made.from_days else "a wide guess without a past"
+    basis = f"from the last {count_of(made.from_days, 'day')}" if made.from_days else "a rough guess without past runs"
     rows = [
-        ("looks", f"{made.looks:,} in 30 days; most call no model"),
+        ("checks", f"{made.looks:,} in 30 days; most call no model"),
         ("model calls", _range(made.calls, "{:,.0f}")),
         ("tokens", _range(made.tokens, "{:,.0f}")),
         ("cost", _range(made.dollars, "${:,.2f}") if made.dollars else "unknown"),
     ]
-    return [f"Expected for a month, {basis} (nine of ten months are in the range):", *columns(rows), *made.remarks]
+    return [f"Estimate for a month: {basis}; nine of ten months are in the range.", *columns(rows), *made.remarks]
 
 
 def _range(found: ForecastRange, form: str) -> str:
@@ -74,7 +74,7 @@ def _range(found: ForecastRange, form: str) -> str:
 
 
 def _enabled_text(change: HeartbeatChange) -> str:
-    return f"The heartbeat of {change.agent} is on: every {_time(change.every_ms)}. It needs a gateway that runs."
+    return f"The heartbeat of {change.agent} is on: every {_time(change.every_ms)}. It needs a running gateway."
 
 
 def _time(milliseconds: int) -> str:
@@ -99,7 +99,7 @@ def _info_lines(shell: Shell, each: HeartbeatInfo) -> list[str]:
         rows.append(("last", f"{moment(each.last_at_ms)} {each.last_status}{why}"))
     rows.append(("30 days", f"{each.looks:,} due, {count_of(each.calls, 'call')} of a model, {each.tokens:,} tokens"))
     rows += [("probe", f"{probe.command}{'' if probe.approved else f'  ({probe.why})'}") for probe in each.probes]
-    rows += [("notes", f"{each.notes} for the next look")] if each.notes else []
+    rows += [("notes", f"{each.notes} for the next check")] if each.notes else []
     lines = [f"  {line}" for line in columns(rows)]
     return [f"{each.agent}: every {_time(each.every_ms)}{due}", *map(visible, lines), *each.remarks]
 

@@ -79,9 +79,9 @@ def _why_unchanged(now: BeatSituation, settings: HeartbeatSettings) -> str:
     if now.file.tasks:
         return "no task is due"
     if settings.probes or settings.calendars:
-        return "nothing has changed since the last look"
+        return "nothing has changed since the last check"
     wait = next_look(now.state, settings, now.owner_wrote) - now.now
-    return f"nothing has changed; the next look is in {_words(wait)}" if wait > _slack(settings) else ""
+    return f"nothing has changed; the next check is in {_words(wait)}" if wait > _slack(settings) else ""
 
 
 def next_look(state: CronState, settings: HeartbeatSettings, owner_wrote: int) -> int:

@@ -25,7 +25,7 @@ from palinurus.text.tokens import estimate_tokens
 
 MOST_ROWS = 10_000
 MONTH_DAYS = 30
-EMPTY = "HEARTBEAT.md is empty: no model is called until something stands in it."
+EMPTY = "HEARTBEAT.md is empty: no model is called until you write something in it."
 NO_PRICE = "The price of the model is not known."
 
 

@@ -98,7 +98,7 @@ class WokenHeartbeat(Struct, frozen=True, rename="camel"):
 async def show_heartbeats(
     services: Services, agent: Annotated[AgentRef, "Only of this agent."] = ""
 ) -> HeartbeatStatus:
-    """Show which heartbeats are on, when each looks next, how often a model was called, and what is wrong.
+    """Show which heartbeats are on, the next check, how often a model was called, and what is wrong.
 
     Examples:
       pal heartbeat status
@@ -112,7 +112,7 @@ async def show_heartbeats(
 @operation("heartbeat.enable", scope="admin")
 async def enable_heartbeat(
     services: Services,
-    every: Annotated[str, "Time between two looks."] = "30m",
+    every: Annotated[str, "Time between two checks."] = "30m",
     agent: OfAgent = "",
     dry_run: DryRun = False,
     caller: Caller = LOCAL,
@@ -145,7 +145,7 @@ async def disable_heartbeat(services: Services, agent: OfAgent = "", caller: Cal
 
 @operation("heartbeat.run", scope="write", repeatable=True)
 async def run_heartbeat(services: Services, agent: OfAgent = "", idempotency_key: str = "") -> HeartbeatRun:
-    """Look now, besides the due times and whatever the probes say, and wait for the outcome. This calls a model.
+    """Check now, whether anything has changed or not, and wait for the outcome. This calls a model.
 
     Example:
       pal heartbeat run
@@ -156,7 +156,7 @@ async def run_heartbeat(services: Services, agent: OfAgent = "", idempotency_key
     job = await run_now(services, cron, idempotency_key or services.new_id())
     ended = await wait_for_end(services, job, RUN_SECONDS)
     if ended.state in ("waiting", "running"):
-        raise WaitTimeout("the heartbeat still looks", hint="`pal heartbeat status` shows how it ended")
+        raise WaitTimeout("the heartbeat is still running", hint="`pal heartbeat status` shows how it ended")
     outcome = outcome_of(ended)
     if outcome is None:
         return HeartbeatRun(agent_id, "failed", ended.trouble or f"it is {ended.state}")
@@ -249,7 +249,7 @@ def _seconds(every: str) -> float:
     except ValueError as error:
         raise BadRequest(f"{every!r} {error}") from None
     if found < 60:
-        raise BadRequest("a minute is the shortest time between two looks", hint="`pal heartbeat disable` turns it off")
+        raise BadRequest("a minute is the shortest interval", hint="`pal heartbeat disable` turns it off")
     return found
 
 

@@ -20,7 +20,7 @@ _DURATION = OptionForm(str | int, seconds, lambda default: f"{default / 3600:g}h
 
 def _check_time(said: str) -> None:
     if not _TIME.fullmatch(said):
-        raise ValueError("is no time of day: for example 08:00, or 24:00 for its end")
+        raise ValueError("is not a time of day: for example 08:00, or 24:00 for its end")
 
 
 def minute_of(said: str) -> int:
@@ -53,7 +53,7 @@ class ActiveHours(Section, frozen=True):
 
 
 class HeartbeatSettings(Section, frozen=True):
-    """The heartbeat: every so often the agent looks at HEARTBEAT.md, by a model only if there is something new."""
+    """The heartbeat: the agent checks HEARTBEAT.md at intervals, by a model only if something has changed."""
 
     foreign: ClassVar = {"": "agentId includeReasoning includeSystemPromptSection suppressToolErrorWarnings"}
 
@@ -104,7 +104,7 @@ class HeartbeatSettings(Section, frozen=True):
         tuple[str, ...],
         option(
             "Ours: calendar files (.ics) in the workspace; a model is called when an event is near that was not seen at"
-            " the last look."
+            " the last check."
         ),
     ] = ()
     calendar_window: Annotated[

@@ -325,7 +325,7 @@ async def pause_cron(services: Services, caller: Caller = LOCAL) -> CronSwitch:
 
 @operation("cron.resume", scope="write")
 async def resume_cron(services: Services, caller: Caller = LOCAL) -> CronSwitch:
-    """Go on after a pause.
+    """Resume after a pause.
 
     Example:
       pal cron resume

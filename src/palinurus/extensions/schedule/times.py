@@ -119,7 +119,7 @@ def _matches(expression: str, after: datetime) -> Iterator[datetime]:
         yield from CronSim(expression, after)
     except CronSimError as error:
         raise BadRequest(
-            f"{expression!r} is no cron expression: {error}", hint='five fields, for example "0 8 * * 1-5"'
+            f"{expression!r} is not a cron expression: {error}", hint='five fields, for example "0 8 * * 1-5"'
         ) from None
 
 
@@ -143,7 +143,7 @@ def zone_of(name: str) -> ZoneInfo | None:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise BadRequest(f"{name!r} is no time zone", hint="for example Europe/Berlin") from None
+        raise BadRequest(f"{name!r} is not a time zone", hint="for example Europe/Berlin") from None
 
 
 def moment_of(text: str, zone: tzinfo) -> int:
@@ -151,7 +151,7 @@ def moment_of(text: str, zone: tzinfo) -> int:
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise BadRequest(f"{text[:60]!r} is no time", hint="for example 2026-12-01T09:00 or in 20 minutes") from None
+        raise BadRequest(f"{text[:60]!r} is not a time", hint="for example 2026-12-01T09:00 or in 20 minutes") from None
     return round((moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp() * 1000)
 
 

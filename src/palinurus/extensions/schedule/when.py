@@ -50,7 +50,7 @@ def parse_duration(text: str) -> int:
     """Milliseconds: "30m", "1h30m", "90 seconds", "an hour", "day". Raises BadRequest."""
     parts = _parts(_plain(text))
     if parts is None:
-        raise BadRequest(f"{text[:60]!r} is no length of time", hint=DURATIONS)
+        raise BadRequest(f"{text[:60]!r} is not a length of time", hint=DURATIONS)
     return round(sum(count * _UNITS[unit] for count, unit in parts))
 
 
@@ -66,7 +66,7 @@ def parse_when(text: str, now: int, zone: tzinfo) -> int:
     if at is None:
         at = _on_a_day(" ".join(text.split()), now, zone)
     if at is None:
-        raise BadRequest(f"{text[:60]!r} is no time", hint=EXAMPLES)
+        raise BadRequest(f"{text[:60]!r} is not a time", hint=EXAMPLES)
     if at <= now:
         raise PastTime(f"{moment_words(at, zone)} has passed", hint="name a time in the future")
     return at
@@ -101,7 +101,9 @@ def parse_every(text: str, now: int, zone: tzinfo) -> Schedule:
             days, rest = meant, re.sub(rf"\b{word}s?\b", word if word in _TIMES_OF_DAY else " ", rest)
     clock = _clock(rest)
     if not days or clock is None:
-        raise BadRequest(f"{text[:60]!r} is no interval", hint="for example: 30m, 2 hours, day at 9, weekday at 8:30")
+        raise BadRequest(
+            f"{text[:60]!r} is not an interval", hint="for example: 30m, 2 hours, day at 9, weekday at 8:30"
+        )
     return CronSchedule(f"{clock.minute} {clock.hour} * * {days}", stagger_ms=0)
 
 
@@ -253,10 +255,10 @@ def _clock(text: str) -> time | None:
     hour, minute = int(found["hour"]), int(found["minute"] or 0)
     late = found["half"] == "p" or bool(parts - {"morning"} and hour <= 11)
     if found["half"] and not 1 <= hour <= 12:
-        raise BadRequest(f"{plain[:20]!r} is no time of day", hint=EXAMPLES)
+        raise BadRequest(f"{plain[:20]!r} is not a time of day", hint=EXAMPLES)
     hour = hour % 12 + 12 * late if found["half"] or (late and hour < 12) else hour
     if hour > 23 or minute > 59:
-        raise BadRequest(f"{plain[:20]!r} is no time of day", hint=EXAMPLES)
+        raise BadRequest(f"{plain[:20]!r} is not a time of day", hint=EXAMPLES)
     return time(hour, minute)
 
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 import click
 
 from palinurus.cli.command import add_operation, call_operation, complete_sessions, print_feed
-from palinurus.cli.shell import Shell, run_async, with_shell
+from palinurus.cli.shell import CommandGroup, Shell, run_async, with_shell
 from palinurus.domain.events import visible
 from palinurus.extensions.subagents.operations import (
     MOST_LISTED,
@@ -21,7 +21,7 @@ from palinurus.extensions.subagents.operations import (
 )
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def subagents() -> None:
     """List subagents; stop or steer one."""
 

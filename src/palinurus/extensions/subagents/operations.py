@@ -180,7 +180,7 @@ async def steer_subagent(
 ) -> str:
     """Its limits stay those of its first run. Raises BadRequest and NotFound."""
     if not message.strip():
-        raise BadRequest("a message is missing", hint="say what the subagent shall know or do")
+        raise BadRequest("a message is missing", hint="write what the subagent should know or do")
     first = await services.jobs.find(RUN, f"spawn:{SessionKey.parse(key).peer}")
     if first is None or await services.sessions.find(SessionKey.parse(key)) is None:
         raise NotFound(f"the session {key} has been archived", hint="start a new subagent")

@@ -84,7 +84,7 @@ def _tasks(call: SpawnCall) -> list[str]:
         raise SpawnRefused("runtime acp, mode session and thread do not exist here yet", hint="leave them out")
     tasks = [task.strip() for task in (call.task, *call.tasks) if task.strip()]
     if not tasks:
-        raise BadRequest("sessions_spawn needs a task", hint="say what the subagent shall do and report")
+        raise BadRequest("sessions_spawn needs a task", hint="write what the subagent should do and report")
     return tasks
 
 
@@ -304,7 +304,7 @@ async def _fork(services: Services, parent: SessionKey, keys: Sequence[SessionKe
     session = await services.sessions.find(parent)
     if session is None or session.context_tokens > MOST_FORKED:
         raise SpawnRefused(
-            f"context fork copies at most {MOST_FORKED:,} tokens, and this conversation has more",
+            f"context fork copies at most {MOST_FORKED:,} tokens, and this session has more",
             hint="say in the task what it needs to know",
         )
     history = services.turns.history

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from palinurus.cli.command import add_operation, call_operation
-from palinurus.cli.shell import Shell, with_shell
+from palinurus.cli.shell import CommandGroup, Shell, with_shell
 from palinurus.domain.events import visible
 from palinurus.extensions.webhooks.operations import WebhookList, WebhookPreview, list_webhooks, render_webhook
 
@@ -16,7 +16,7 @@ NONE = "There are no webhooks: set hooks.token, then hooks.enabled (docs/webhook
 OFF = "They are switched off: pal config set hooks.enabled true"
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def webhooks() -> None:
     """List webhooks; try their templates."""
 

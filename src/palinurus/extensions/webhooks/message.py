@@ -132,7 +132,7 @@ async def wake_session(services: Services, source: str, text: str, mode: WakeMod
     When this returns, it is stored. Raises NotOffered when there is no heartbeat, and what submitting raises.
     """
     if not text.strip():
-        raise BadRequest("the event is empty", hint="say something")
+        raise BadRequest("the event is empty", hint="write a message")
     key = SessionKey.main(services.agents.default)
     if mode == "next-heartbeat":
         operation = LOADED.find_operation(HEARTBEAT_WAKE)

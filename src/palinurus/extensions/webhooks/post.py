@@ -39,7 +39,7 @@ class WebhookPost(Struct, frozen=True, rename="camel", omit_defaults=True):
 async def post_webhook(services: Services, url: str, body: Any, idempotency_key: str, *, token_at: str = "") -> Job:
     """Has `body` posted as JSON. When this returns, the job is stored; the same key again returns the same job.
 
-    Raises AddressRefused for what is no web address, and QueueFull.
+    Raises AddressRefused for what is not a web address, and QueueFull.
     """
     target = parse_address(url)
     text = services.jobs.redact(msgspec.json.encode(body).decode())
@@ -82,7 +82,7 @@ def _token(services: Services, place: str) -> str:
     try:
         token = services.secret(msgspec.convert(said, Secret | None))
     except msgspec.ValidationError:
-        raise JobRefused(f"{place} is no secret") from None
+        raise JobRefused(f"{place} is not a secret") from None
     if not token:
         raise JobRefused(f"{place} names a secret that does not exist")
     return token

@@ -368,7 +368,7 @@ def _remarks(index: _IndexState, *, found: bool = True) -> list[str]:
     if index.state != "fresh":
         return [f"(Not fresh: there was no time to see what has changed{why})"]
     if not found and index.vectors in ("partial", "down"):
-        return [f"(Searched by words; what only means the same may have been missed{why})"]
+        return [f"(Searched by words only, so other words with the same meaning may be missing{why})"]
     return []
 
 

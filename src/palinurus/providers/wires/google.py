@@ -187,7 +187,7 @@ class GoogleReply(Gatherer):
         if self._stop in BAD_CALL:
             raise failure(self._call, Failure.MALFORMED, f"an invalid tool call: {detail}", hint="try again")
         if self._stop not in ("STOP", "MAX_TOKENS"):
-            raise failure(self._call, Failure.OVERLOAD, f"the provider broke the answer off: {detail}")
+            raise failure(self._call, Failure.OVERLOAD, f"the provider ended the answer early: {detail}")
 
     def blocks(self, *, cut: bool) -> list[ContentBlock]:
         self._close()

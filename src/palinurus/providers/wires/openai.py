@@ -211,7 +211,7 @@ class OpenAIReply(Gatherer):
         if self._stop == "content_filter":
             raise failure(self._call, Failure.REFUSAL)
         if self._stop == "error":
-            raise failure(self._call, Failure.OVERLOAD, "the provider broke the answer off")
+            raise failure(self._call, Failure.OVERLOAD, "the provider ended the answer early")
 
     def blocks(self, *, cut: bool) -> Iterator[ContentBlock]:
         if self._thinking:

@@ -206,7 +206,7 @@ class ResponsesReply(Gatherer):
         if self._stop == "content_filter":
             raise failure(self._call, Failure.REFUSAL)
         if self._stop not in ("completed", *self.length_stops):
-            raise failure(self._call, Failure.OVERLOAD, f"the provider broke the answer off: {self._stop}")
+            raise failure(self._call, Failure.OVERLOAD, f"the provider ended the answer early: {self._stop}")
 
     def blocks(self, *, cut: bool) -> Iterator[ContentBlock]:
         for _, slot in sorted(self._slots.items()):

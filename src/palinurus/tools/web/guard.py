@@ -95,7 +95,7 @@ class WebAddress(Struct, frozen=True):
         try:
             return parse_address(urljoin(self.url, location.strip()))
         except ValueError:
-            raise AddressRefused(f"{location[:200]!r} is no web address") from None
+            raise AddressRefused(f"{location[:200]!r} is not a web address") from None
 
 
 def parse_address(url: str) -> WebAddress:
@@ -108,9 +108,9 @@ def parse_address(url: str) -> WebAddress:
     try:
         parts = urlsplit(url)
     except ValueError:  # an unmatched bracket, or a character that normalises to a delimiter
-        raise AddressRefused(f"{_shown(url)!r} is no web address") from None
+        raise AddressRefused(f"{_shown(url)!r} is not a web address") from None
     if parts.scheme not in PORTS:
-        raise AddressRefused(f"{_shown(url)!r} is no web address", hint="it begins with http:// or https://")
+        raise AddressRefused(f"{_shown(url)!r} is not a web address", hint="it begins with http:// or https://")
     if "@" in parts.netloc:
         raise AddressRefused("the address holds a user name or a password", hint="web_fetch sends no credentials")
     try:
@@ -118,7 +118,7 @@ def parse_address(url: str) -> WebAddress:
     except ValueError:
         host, port = "", 0
     if not port:  # the HTTP library would treat a port 0 as missing
-        raise AddressRefused(f"{_shown(url)!r} is no web address: its host or port is malformed")
+        raise AddressRefused(f"{_shown(url)!r} is not a web address: its host or port is malformed")
     query = f"?{quote(parts.query, safe=_SAFE + '?')}" if parts.query else ""
     return WebAddress(parts.scheme, host, port, quote(parts.path or "/", safe=_SAFE) + query)
 

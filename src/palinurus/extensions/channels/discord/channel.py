@@ -165,7 +165,7 @@ class DiscordChannel(Channel):
         kind, _, name = target.to.rpartition(":")
         place = target.thread or name
         if not _is_id(place) or kind not in ("", "channel", "user"):
-            raise JobRefused(f"{target.to[:40]!r} is no chat on Discord", hint="channel:<id> or user:<id>")
+            raise JobRefused(f"{target.to[:40]!r} is not a chat on Discord", hint="channel:<id> or user:<id>")
         if target.thread or kind == "channel":
             return place
         if name not in self._chats:

@@ -66,7 +66,7 @@ class DiscordApi(NetworkClient):
             said = msgspec.json.decode(answer.body) if answer.body else None
         except msgspec.DecodeError:
             if is_done:
-                raise PalinurusError("Discord's answer makes no sense; it may have done what was asked for") from None
+                raise PalinurusError("Discord's answer cannot be read; the request may have been done") from None
             said = None  # Cloudflare answers with a page
         if is_done:
             return said

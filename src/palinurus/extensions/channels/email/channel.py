@@ -255,7 +255,7 @@ class EmailChannel(Channel):
 
     async def send(self, target: ChatTarget, part: OutgoingPart) -> str:
         if not is_address(target.to):
-            raise JobRefused(f"{target.to!r} is no address that mail can be sent to")
+            raise JobRefused(f"{target.to!r} is not a mail address")
         thread = await self._find_thread(target)
         mail = await asyncio.to_thread(compose, self._address, target, part, thread, self.context.clock.now_ms())
         raw = await asyncio.to_thread(quote, mail)

@@ -174,7 +174,7 @@ async def send_mail(settings: EmailSettings, user: str, password: str, to: str, 
             raise _refusal(error) from None
         if on_its_way:
             raise
-        raise JobFailed("the mail server gives an answer that makes no sense") from None
+        raise JobFailed("the mail server gives an answer that cannot be read") from None
     except (SMTPException, OSError) as error:
         if on_its_way:
             raise

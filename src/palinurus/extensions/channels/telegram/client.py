@@ -151,7 +151,7 @@ class BotClient(Bot):
         asked = {"offset": offset, "timeout": seconds, "limit": UPDATES_PER_POLL, "allowed_updates": UPDATE_KINDS}
         found = await self._post("getUpdates", asked, read_timeout=seconds + 10)
         if not isinstance(found, list):
-            raise TelegramError("the updates are no list")
+            raise TelegramError("the updates are not a list")
         return found
 
     async def download(self, file_id: str) -> AsyncIterator[bytes]:
@@ -185,11 +185,11 @@ def mapped_errors(*, repeatable: bool = False) -> Iterator[None]:
             raise JobFailed(about, hint=hint, retry_after=error.retry_after) from error
         if error.code < 500:
             raise JobRefused(about) from error
-        raise PalinurusError(f"{about}: nobody knows what it did") from error
+        raise PalinurusError(f"{about}: it is not known whether it was done") from error
     except TelegramError as error:
         if repeatable or isinstance(error.__cause__, JobFailed):
             raise JobFailed(error.message) from error
-        raise PalinurusError(f"{error.message}: nobody knows what it did") from error
+        raise PalinurusError(f"{error.message}: it is not known whether it was done") from error
 
 
 async def send_part(bot: BotClient, chat: str, target: ChatTarget, part: OutgoingPart) -> str:

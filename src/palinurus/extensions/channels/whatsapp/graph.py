@@ -83,7 +83,9 @@ class GraphClient(NetworkClient):
             raise ConfigError("the access token of WhatsApp has characters that no token has", hint=AUTHORIZE)
         origin = origin_of(self.root)
         if origin is None or (origin[0] == "http" and origin[1] not in LOOPBACK_HOSTS):
-            raise ConfigError(f"apiRoot {root!r} is no https address", hint="such as https://graph.facebook.com/v23.0")
+            raise ConfigError(
+                f"apiRoot {root!r} is not an https address", hint="such as https://graph.facebook.com/v23.0"
+            )
         self._token = token
         self._headers = {"Authorization": f"Bearer {token}"}
 

@@ -34,6 +34,7 @@ from palinurus.extensions.migrate.openclaw.config_rules import (
     unusable,
 )
 from palinurus.extensions.migrate.openclaw.settings import (
+    DEFAULTS,
     LISTED,
     Roster,
     Setting,
@@ -46,6 +47,7 @@ from palinurus.extensions.migrate.openclaw.settings import (
     shown_settings,
 )
 from palinurus.extensions.migrate.report import MOST_LISTED, FoundSetting, SettingOutcome
+from palinurus.providers.catalog import FREE
 from palinurus.providers.choose import known_provider
 
 USED = frozenset(root().keys or ()) | READ
@@ -113,6 +115,7 @@ class ConfigPlanner:
         self._keep_ours()
         self._hold_risky()
         self._end_incomplete()
+        self._end_without_provider()
         self._end_invalid(lambda tree: merged(self._ours.raw, tree), "kept-yours", "it conflicts with yours: ")
         text = self._text()
         if len(text.encode()) > MAX_BYTES:
@@ -161,6 +164,17 @@ class ConfigPlanner:
         for setting in self._open():
             if _unit(setting.into) in incomplete:
                 setting.end("left", INCOMPLETE)
+
+    def _end_without_provider(self) -> None:
+        """A model whose provider stays behind would fail the first run; without it a model is chosen here."""
+        tree, _ = build(self._open())
+        here = get(merged(self._ours.raw, tree), ("models", "providers"))
+        for setting in self._open():
+            if _names_model(setting.into) and isinstance(setting.value, str):
+                name, slash, _ = setting.value.partition("/")
+                name = name.strip().lower()
+                if slash and name not in FREE and known_provider(name) is None and name not in as_object(here):
+                    setting.end("left", f"its provider {name} is not imported")
 
     def _hold_risky(self) -> None:
         """Hold what can do harm and was not allowed by name. A model server on this machine is taken if it gets no key
@@ -312,6 +326,12 @@ def _is_local_server(setting: Setting) -> bool:
 def _reads_secret(into: JsonPath, value: Any) -> bool:
     """Whether it reads a secret of this machine: a variable, or a reference."""
     return (isinstance(value, str) and "${" in value) or (into[3:4] != ("models",) and into[-1:] == ("source",))
+
+
+def _names_model(into: JsonPath) -> bool:
+    """Whether it is the model of an agent or of all agents, or the first of several."""
+    path = into[:-1] if into[-1] == "primary" else into
+    return path == (*DEFAULTS, "model") or (path[0] == "agents" and len(path) == 4 and path[-1] == "model")
 
 
 def _is_id(into: JsonPath) -> bool:

@@ -139,7 +139,7 @@ def _schedule(raw: dict[str, Any]) -> Schedule:
         return EverySchedule(every, _number(raw.get("createdAtMs")) or 0 if anchor is None else anchor)
     if (kind == "cron" or not kind) and expression:
         return CronSchedule(expression, as_text(given.get("tz")), _number(given.get("staggerMs")))
-    raise BadRequest(f"there are no schedules like {json.dumps(value, ensure_ascii=False)[:100]} here")
+    raise BadRequest(f"schedules like this are not supported: {json.dumps(value, ensure_ascii=False)[:100]}")
 
 
 def _moment(value: Any) -> str:
@@ -147,7 +147,7 @@ def _moment(value: Any) -> str:
     text = value.strip() if isinstance(value, str) else value
     at = time_ms(int(text) if isinstance(text, str) and text.isdecimal() and len(text) < 15 else text)
     if at is None:
-        raise BadRequest(f"{str(value)[:60]!r} is no time")
+        raise BadRequest(f"{str(value)[:60]!r} is not a time")
     try:
         named = datetime.fromisoformat(text).tzinfo is not None if isinstance(text, str) else False
     except ValueError:

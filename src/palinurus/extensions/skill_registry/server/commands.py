@@ -12,7 +12,7 @@ from typing import Any
 import click
 import msgspec
 
-from palinurus.cli.shell import Shell, run_async, with_json
+from palinurus.cli.shell import CommandGroup, Shell, run_async, with_json
 from palinurus.domain.clock import SystemClock
 from palinurus.domain.errors import BadRequest
 from palinurus.extensions.skill_registry.client import is_near, read_address
@@ -23,7 +23,7 @@ PORT = 18_795
 folder_argument = click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def registry() -> None:
     """Host a registry of skills that `pal skills` and the clawhub command can use."""
 
