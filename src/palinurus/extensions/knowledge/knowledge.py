@@ -38,7 +38,6 @@ from palinurus.memory.scan import Scanner, stamp_of
 from palinurus.memory.settings import Collection
 from palinurus.operations.services import Services
 from palinurus.text.words import roots_of
-from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import WorkspaceFiles
 from palinurus.workspace.write import append_line
 
