@@ -1,6 +1,7 @@
 """The long runs of which `make test` has a sample: kills by the hundred, a thousand messages. Run by `make soak`.
 
     python tests/soak.py [--kills 200] [--messages 1000] [--holder-kills 25] [--gateway-kills 100]
+                         [--postgres-kills 50]
                          [--subagent-kills 40] [--clock-kills 50] [--channel-kills 50] [--outage 100]
                          [--memory-kills 100] [--clients 1000] [--minutes 10] [--turns 2000] [--steps 5000]
                          [--seed N]
@@ -34,7 +35,11 @@ from killing import kill_again_and_again
 from long_talk import check_long, talk_for_long
 from losing import converse
 from memory_killing import kill_the_indexer
+from postgres_home import PostgresHome
 from test_crashes import model, run, served
+
+from homes import PalHome
+from support.postgres import running_server
 
 CHANNELS = (
     *(("telegram", mode) for mode in ("off", "partial", "block")),
@@ -65,6 +70,21 @@ async def soak_channels(options: argparse.Namespace, folder: Path) -> None:
         say(f"a network was down and came back: {_told(counted)}")
 
 
+async def soak_postgres(options: argparse.Namespace, folder: Path) -> None:
+    if not options.postgres_kills:
+        return
+    with running_server(folder / "pg") as server:
+        home = PostgresHome(folder / "killed-postgres", server.schema, "killed")
+        await kill_again_and_again(
+            home, kills=options.postgres_kills, seed=options.seed, queue="followup", progress=say
+        )
+        home = PostgresHome(folder / "gateway-postgres", server.schema, "siege")
+        counted = await kill_the_gateway(
+            home, kills=options.postgres_kills, sessions=16, seed=options.seed, progress=say
+        )
+        say(f"PostgreSQL, {options.postgres_kills} kills of each: nothing was lost or doubled: {_told(counted)}")
+
+
 async def soak(options: argparse.Namespace, folder: Path) -> None:
     if options.memory_kills:
         home = folder / "memory-killed"
@@ -75,7 +95,7 @@ async def soak(options: argparse.Namespace, folder: Path) -> None:
         say(f"{options.kills} kills of one who delivers: each parcel came once or is marked as ambiguous")
     for queue in ("followup", "steer"):  # each message a turn of its own, and the mode that people have by default
         if options.kills:
-            home = folder / f"killed-{queue}"
+            home = PalHome(folder / f"killed-{queue}")
             await kill_again_and_again(home, kills=options.kills, seed=options.seed, queue=queue, progress=say)
             say(f"{queue}: {options.kills} kills: nothing was lost")
         if options.messages:
@@ -94,7 +114,7 @@ async def soak(options: argparse.Namespace, folder: Path) -> None:
             await run(folder / "subagents", server, 100, 5, options.subagent_kills, options.seed)
         say(f"{options.subagent_kills} kills of 100 parents with 5 subagents each: each result arrived once")
     if options.gateway_kills:
-        siege = folder / "gateway-killed"
+        siege = PalHome(folder / "gateway-killed")
         counted = await kill_the_gateway(
             siege, kills=options.gateway_kills, sessions=32, seed=options.seed, progress=say
         )
@@ -134,6 +154,7 @@ def main() -> int:
     parser.add_argument("--messages", type=int, default=1000)
     parser.add_argument("--holder-kills", type=int, default=25)
     parser.add_argument("--gateway-kills", type=int, default=100)
+    parser.add_argument("--postgres-kills", type=int, default=50)
     parser.add_argument("--subagent-kills", type=int, default=40)
     parser.add_argument("--channel-kills", type=int, default=50, help="of each network, with 20 messages for each")
     parser.add_argument("--outage", type=int, default=100, help="people for whom 100 messages each wait")
@@ -153,6 +174,7 @@ def main() -> int:
             say(f"{options.steps:,} steps of conversations with bad models and kills: nothing was lost")
         asyncio.run(talk(options, folder))
         asyncio.run(soak_channels(options, folder))
+        asyncio.run(soak_postgres(options, folder))
         asyncio.run(soak(options, folder))
     except AssertionError as error:
         say(f"FAILED, the homes are kept: {error}")

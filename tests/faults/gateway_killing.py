@@ -12,7 +12,6 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from audit import Stored, audit, check_answered_once, check_valid
 from killing import slow_parrot
@@ -26,12 +25,11 @@ START_SECONDS = 1.0  # within which a gateway has usually started
 
 
 async def kill_the_gateway(
-    root: Path, *, kills: int, sessions: int, seed: int, progress: Callable[[str], None] = lambda _: None
+    home: PalHome, *, kills: int, sessions: int, seed: int, progress: Callable[[str], None] = lambda _: None
 ) -> Counter[str]:
     """What was counted. Raises AssertionError, with the seed in it, when a promise was broken."""
     try:
         async with WireServer(otherwise=slow_parrot) as wire:
-            home = PalHome(root)
             home.set_up(wire.base_url, agents={"maxConcurrent": sessions})
             siege = _Siege(home, wire, random.Random(seed), progress)
             await siege.run(kills, sessions)
@@ -137,8 +135,8 @@ class _Siege:
         assert self._gateway.complaints == "", self._gateway.complaints
         self.counted["kills"] += 1
         acknowledged = [text for client in self._clients for text in client.acknowledged]
-        if self._home.database.exists():
-            audit(self._home.database).check_kept(acknowledged)
+        if (file := self._home.stored()) is not None:
+            audit(file).check_kept(acknowledged)
         for body in self._wire.requests:
             check_valid(body)
         self._wire.requests.clear()
@@ -152,7 +150,9 @@ class _Siege:
         assert (ended.code, ended.err) == (0, ""), ended
 
     def _check(self) -> None:
-        stored = audit(self._home.database)
+        file = self._home.stored()
+        assert file is not None
+        stored = audit(file)
         assert stored.pending == []
         messages = [message for client in self._clients for message in client.messages]
         assert stored.times_said() == Counter(message.text for message in messages)

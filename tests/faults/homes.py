@@ -172,6 +172,10 @@ class PalHome:
     def database(self) -> Path:
         return self.root / "home.sqlite"
 
+    def stored(self) -> Path | None:
+        """A file with all that is stored; none before anything was."""
+        return self.database if self.database.exists() else None
+
     @property
     def workspace(self) -> Path:
         return self.root / "workspace"

@@ -11,7 +11,6 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 from audit import audit, check_answered_once, check_valid
@@ -50,21 +49,21 @@ def slow_parrot(body: Json) -> Behaviour:
 
 
 async def kill_again_and_again(
-    root: Path, *, kills: int, seed: int, queue: str, progress: Callable[[str], None] = lambda _: None
+    home: PalHome, *, kills: int, seed: int, queue: str, progress: Callable[[str], None] = lambda _: None
 ) -> None:
     """Raises AssertionError, with the seed in it, when a promise was broken."""
     try:
         async with WireServer(otherwise=slow_parrot) as wire:
-            await _Rounds(root, wire, random.Random(seed), queue, progress).run(kills)
+            await _Rounds(home, wire, random.Random(seed), queue, progress).run(kills)
     except AssertionError as error:
         raise AssertionError(f"seed {seed}: {error}") from error
 
 
 class _Rounds:
     def __init__(
-        self, root: Path, wire: WireServer, dice: random.Random, queue: str, progress: Callable[[str], None]
+        self, home: PalHome, wire: WireServer, dice: random.Random, queue: str, progress: Callable[[str], None]
     ) -> None:
-        self._home = PalHome(root)
+        self._home = home
         self._home.set_up(wire.base_url, queue=queue)
         self._steered = queue == "steer"
         self._wire = wire
@@ -83,7 +82,9 @@ class _Rounds:
         ended = await worker.leave()
         assert (ended.code, ended.err) == (0, ""), ended
         self._check()
-        stored = audit(self._home.database)
+        file = self._home.stored()
+        assert file is not None
+        stored = audit(file)
         assert stored.pending == []
         check_answered_once(stored.sessions[SESSION], steered=self._steered)
 
@@ -121,8 +122,8 @@ class _Rounds:
             self._acknowledged.append(text)
 
     def _check(self) -> None:
-        if self._home.database.exists():  # the first kill may come before anything was stored
-            audit(self._home.database).check_kept(self._acknowledged)
+        if (file := self._home.stored()) is not None:  # the first kill may come before anything was stored
+            audit(file).check_kept(self._acknowledged)
         for body in self._wire.requests:
             check_valid(body)
         self._wire.requests.clear()

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 from killing import kill_again_and_again
 
+from homes import PalHome
+
 pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("queue", ["followup", "steer"])
 async def test_a_kill_at_any_moment_of_a_turn_loses_nothing_that_was_acknowledged(tmp_path: Path, queue: str) -> None:
-    await kill_again_and_again(tmp_path / "home", kills=8, seed=2, queue=queue)
+    await kill_again_and_again(PalHome(tmp_path / "home"), kills=8, seed=2, queue=queue)

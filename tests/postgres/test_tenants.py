@@ -27,7 +27,7 @@ def schemas(postgres: Server) -> Iterator[tuple[Tried, Tried]]:
 
 
 def test_no_query_gives_or_changes_anything_of_another_tenant(schemas: tuple[Tried, Tried]) -> None:
-    assert leaks(*schemas) == []
+    assert list(leaks(*schemas)) == []
 
 
 def test_each_query_would_give_or_change_something(schemas: tuple[Tried, Tried]) -> None:
@@ -46,7 +46,7 @@ def test_without_one_policy_it_fails(schemas: tuple[Tried, Tried], table: str) -
     filled, empty = schemas
     filled.connection.execute("SAVEPOINT whole")
     filled.connection.execute(f"ALTER TABLE {table} NO FORCE ROW LEVEL SECURITY")
-    assert leaks(filled, empty)
+    assert next(leaks(filled, empty))
     filled.connection.execute("ROLLBACK TO whole")
 
 
@@ -78,7 +78,7 @@ async def test_a_pooled_connection_carries_no_tenant_over(postgres: Server) -> N
         assert await database.read(lambda tx: tx.value("holder.current_epoch")) == 1
     with database._pool.connection() as connection:
         assert connection.execute("SELECT count(*) FROM holder").fetchone() == (0,)
-        assert connection.execute("SELECT current_setting('pal.tenant', true)").fetchone() == ("",)
+        assert connection.execute("SELECT nullif(current_setting('pal.tenant', true), '')").fetchone() == (None,)
     assert database._main is not None
     assert database._main.execute("SELECT count(*) FROM holder").fetchone() == (0,)
     await database.close()

@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -23,9 +25,9 @@ QUICK = ("fsync = off", "full_page_writes = off", "synchronous_commit = off", "a
 class Server:
     """A running server. Each worker has a schema of its own in it, made when it is first asked for."""
 
-    def __init__(self, url: str, folder: Path | None = None) -> None:
+    def __init__(self, url: str, made: Any = None) -> None:
         self.url = url
-        self.folder = folder
+        self._made = made  # a server of ours
         self.name = f"s{uuid4().hex[:12]}"  # of the schema, and of connections to it
         self._schema = ""
 
@@ -46,9 +48,18 @@ class Server:
 
     def admin_url(self) -> str:
         """The address of a superuser of a server of ours."""
-        if self.folder is None:
+        if self._made is None:
             pytest.skip(f"{OTHER} names a server of somebody else")
         return self.url.replace(f"//{ROLE}@", f"//{SUPERUSER}@")
+
+    def stop(self) -> None:
+        """At once, as when its machine is switched off."""
+        process = self._made.get_postmaster_info().process
+        process.send_signal(signal.SIGQUIT)
+        process.wait(60)
+
+    def start(self) -> None:
+        self._made.ensure_postgres_running()
 
 
 def new_tenant() -> str:
@@ -67,7 +78,7 @@ def running_server(folder: Path, *, shared: bool = True) -> Iterator[Server]:
         server = pgserver.get_server(folder, cleanup_mode="delete")
     try:
         _make_home(f"postgresql://{SUPERUSER}@/postgres?host={folder}")
-        yield Server(f"postgresql://{ROLE}@/home?host={folder}", folder)
+        yield Server(f"postgresql://{ROLE}@/home?host={folder}", server)
     finally:
         server.cleanup()
 

@@ -45,7 +45,10 @@ LIMITS: dict[str, Any] = {  # of a connection: one that is dead is noticed in se
     "tcp_user_timeout": 20_000,
     "application_name": "palinurus",
 }
-SETTINGS = "SET jit = off; SET idle_in_transaction_session_timeout = '60s'; SET lock_timeout = '20s'"
+SETTINGS = (  # what is acknowledged is on the disk, whatever the server's default: promise 1
+    "SET jit = off; SET idle_in_transaction_session_timeout = '60s'; SET lock_timeout = '20s';"
+    " SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+)
 
 
 class PostgresDatabase(Database):
