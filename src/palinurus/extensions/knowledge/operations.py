@@ -40,7 +40,7 @@ async def recall(services: Services, asked: RecallQuestion) -> RecallAnswer:
 
 @operation("memory.entities", scope="read")
 async def list_entities(services: Services, agent: OfAgent = "") -> EntityList:
-    """People, places and things that facts name, with their other names.
+    """List people, places and things that facts name, with their other names.
 
     Examples:
       pal memory entities list
@@ -165,7 +165,7 @@ async def list_beliefs(
     since: Annotated[str, Metavar("DUR"), "What has changed since: 30d, 6w, 3m, a day."] = "",
     agent: OfAgent = "",
 ) -> BeliefList:
-    """What opinions add up to: each with its confidence, and the facts for and against it.
+    """Show beliefs: each with its confidence, and the facts for and against it.
 
     Examples:
       pal memory beliefs
@@ -208,7 +208,7 @@ async def reflect(
 
 @operation("memory.proposals", scope="read")
 async def list_proposals(services: Services, agent: OfAgent = "") -> ProposalList:
-    """Lines for MEMORY.md that a reflection has proposed.
+    """List lines that a reflection proposes for MEMORY.md.
 
     Examples:
       pal memory proposals list
