@@ -42,6 +42,7 @@ from palinurus.memory.settings import MemorySettings, SearchLimits
 from palinurus.memory.store import MemoryStore
 
 TOKENS = 2_000
+LIMITS = SearchLimits(tokens=TOKENS, seconds=30)
 MEASURES = ("any@1000", "all@1000", "any@2000", "all@2000")
 OURS, OURS_BY_WORDS = "hybrid, as the tool searches", "the same by words alone"
 RECALLED = "pal memory recall"
@@ -95,7 +96,7 @@ class Recalled:
 
     async def ask(self, query: str) -> Found:
         asked, today = RecallQuestion(query, budget_tokens=TOKENS), local_time(SystemClock()).date()
-        searching = self._ours.search(query, by_words=False)
+        searching = self._ours.search(Question(query, LIMITS))
         answer = await recall_facts(self._store, asked, RecallScope(), searching, today)
         return [(result.path, result.start_line, result.end_line) for result in answer.results]
 
@@ -116,14 +117,14 @@ class Ours:
         if filled.trouble:
             raise SystemExit(f"no vectors: {filled.trouble}")
 
-    async def search(self, query: str, *, by_words: bool) -> SearchAnswer:
-        answer = await self._search.ask(Question(query, SearchLimits(tokens=TOKENS, seconds=30), keyword_only=by_words))
+    async def search(self, question: Question) -> SearchAnswer:
+        answer = await self._search.ask(question)
         if answer.freshness.vectors not in ("complete", "off"):
             raise SystemExit(f"vectors are {answer.freshness.vectors}: {answer.freshness.why}")
         return answer
 
     async def ask(self, query: str, *, by_words: bool) -> Found:
-        answer = await self.search(query, by_words=by_words)
+        answer = await self.search(Question(query, LIMITS, keyword_only=by_words))
         return [(result.path, result.start_line, result.end_line) for result in answer.results]
 
     async def close(self) -> None:

@@ -224,6 +224,9 @@ def test_to_tell_me_about_somebody_belongs_the_page_with_what_i_wrote_on_it(pal_
     assert (told[0]["kind"], told[0]["path"]) == ("page", "bank/entities/Anna.md")
     assert "She is my sister." in told[0]["text"]
     assert {"Lives in Graz.", "Born in 1980."} <= {each["text"] for each in told}
+    brief = pal_command("memory", "recall", "tell me about Anna", "--json", "--budget-tokens", "40").json["results"]
+    assert (brief[0]["text"], brief[0]["source"]) == ("She is my sister.", "bank/entities/Anna.md#L2-L2")
+    assert sum(len(each["text"]) + 1 for each in brief) <= 161
 
 
 def test_the_page_of_somebody_says_what_is_so_and_what_was(pal_command: Pal, workspace: Path) -> None:

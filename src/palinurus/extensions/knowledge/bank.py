@@ -148,6 +148,11 @@ def generated_lines(text: str) -> dict[str, str]:
     return found
 
 
+def is_prose(line: str) -> bool:
+    """Whether a line of a page is the owner's text: bullets are facts."""
+    return bool(line.strip()) and line != NOTICE and not (line.startswith("#") or _BULLET.match(line))
+
+
 def statement_of(words: str) -> str:
     """What a line says, whatever its confidence and its sources."""
     plain = words.rpartition(" [")[0] if words.endswith("]") else words

@@ -19,10 +19,17 @@ from msgspec.structs import replace
 from palinurus.domain.clock import local_time
 from palinurus.domain.errors import BadRequest, NotFound
 from palinurus.domain.messages import Origin
-from palinurus.extensions.knowledge.bank import entity_path
+from palinurus.extensions.knowledge.bank import entity_path, is_prose
 from palinurus.extensions.knowledge.entities import Declaration, declaration_line, normal_name, read_declarations
 from palinurus.extensions.knowledge.facts import ALIASES, FactReading, FactTrouble, line_digest, read_facts
-from palinurus.extensions.knowledge.recall import RecallAnswer, RecallQuestion, RecallResult, RecallScope, recall_facts
+from palinurus.extensions.knowledge.recall import (
+    RecallAnswer,
+    RecallQuestion,
+    RecallResult,
+    RecallScope,
+    recall_facts,
+    within,
+)
 from palinurus.extensions.knowledge.store import KnowledgeStore
 from palinurus.memory.answer import SkippedFile
 from palinurus.memory.document import Stamp
@@ -31,7 +38,6 @@ from palinurus.memory.scan import Scanner, stamp_of
 from palinurus.memory.settings import Collection
 from palinurus.operations.services import Services
 from palinurus.text.words import roots_of
-from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.files import WorkspaceFiles
 from palinurus.workspace.write import append_line
 
@@ -173,7 +179,7 @@ class Knowledge:
             answer = await recall_facts(own.store, asked, scope, searching, today)
         finally:
             searching.cancel()
-        answer = await asyncio.to_thread(_with_page, own.boundary, asked, answer)
+        answer = await asyncio.to_thread(_with_page, own, asked, answer)
         best = [each.id for each in answer.results if each.id and not each.origin][:1]
         if counts and best and (words := roots_of(asked.query)):
             await own.store.note_recalled(best, line_digest(" ".join(sorted(words))), today)
@@ -193,24 +199,30 @@ class Knowledge:
         self._agents.clear()
 
 
-def _with_page(boundary: Boundary, asked: RecallQuestion, answer: RecallAnswer) -> RecallAnswer:
-    """To "tell me about Anna" belongs Anna's page, before the facts. Blocks."""
+def _with_page(own: AgentKnowledge, asked: RecallQuestion, answer: RecallAnswer) -> RecallAnswer:
+    """To "tell me about Anna" belongs Anna's page, before the facts; within a budget only what the owner has written on
+    it, since the rest repeats the facts. Blocks."""
     if not ABOUT.search(asked.query) or len(answer.entities) != 1 or asked.kind or asked.since or asked.as_of:
         return answer
     path = entity_path(answer.entities[0])
     try:
-        text = boundary.read_bytes(path).decode("utf-8", "replace").rstrip()
+        text = own.boundary.read_bytes(path).decode("utf-8", "replace")
     except NotFound:
         return answer
-    lines = text.splitlines()
-    while len("\n".join(lines)) > MOST_OF_PAGE:
+    lines, room = list(enumerate(text.splitlines(), 1)), MOST_OF_PAGE
+    if asked.budget_tokens is not None:
+        lines, room = [(at, line) for at, line in lines if is_prose(line)], asked.budget_tokens * 2  # half of it
+    while sum(len(line) + 1 for _, line in lines) > room:
         lines.pop()
-    if asked.budget_tokens is not None or not lines:  # a page repeats its facts, for which a budget is better spent
+    if not lines:
         return answer
+    first, last, said = lines[0][0], lines[-1][0], "\n".join(line for _, line in lines)
     page = RecallResult(
-        path, 1, len(lines), "\n".join(lines), 1.0, f"{path}#L1-L{len(lines)}", "page", entities=answer.entities
-    )
-    return replace(answer, results=(page, *answer.results[: asked.most - 1]))
+        path, first, last, said, 1.0, f"{path}#L{first}-L{last}", "page", entities=answer.entities,
+        origin=str(Origin.OUTSIDE) if own.is_outside(path) else "",
+    )  # fmt: skip
+    results, left = within((page, *answer.results), asked.most, asked.budget_tokens)
+    return replace(answer, results=tuple(results), left_out=answer.left_out + left)
 
 
 def since_day(text: str, today: date) -> date:

@@ -235,7 +235,7 @@ async def recall_facts(
     chosen = _once(facts, scores)[: question.most]
     best = [_fact_result(stored[number], scores[number], ends.get(number, "")) for number in chosen]
     ordered = sorted([*best, *lines], key=lambda each: (-each.score, each.path, each.start_line))
-    kept, left = _within(ordered, question.most, question.budget_tokens)
+    kept, left = within(ordered, question.most, question.budget_tokens)
     return RecallAnswer(tuple(_share(kept)), plain.freshness, named, left)
 
 
@@ -359,7 +359,7 @@ def _once(facts: Mapping[int, Fact], scores: Mapping[int, float]) -> list[int]:
     return list(best.values())
 
 
-def _within(ordered: Sequence[RecallResult], most: int, tokens: int | None) -> tuple[list[RecallResult], int]:
+def within(ordered: Sequence[RecallResult], most: int, tokens: int | None) -> tuple[list[RecallResult], int]:
     """As many as fit, and how many that were good enough did not. A token is four characters, as in memory search."""
     kept: list[RecallResult] = []
     room = tokens * CHARACTERS_PER_TOKEN if tokens is not None else None
