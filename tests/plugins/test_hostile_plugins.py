@@ -311,3 +311,18 @@ def test_a_plugin_that_kills_the_process_when_it_is_loaded_is_not_loaded_again(h
     assert run_pal(home, "agent", "-m", "/bad").returncode == 9
     (row,) = json.loads(run_pal(home, "plugins", "list", "--json").stdout)["plugins"]
     assert (row["state"], "loading it ended the process" in row["reasons"][0]) == ("disabled", True)
+
+
+@pytest.mark.slow
+def test_a_plugin_that_kills_the_process_when_it_is_called_is_disabled_after_three_times(
+    home: Home, tmp_path: Path
+) -> None:
+    code = "async def end(*_): os._exit(9)\ndef register(app):\n app.slash_command('bad', end)"
+    use_plugins(home, bad(tmp_path / "p", code), good(tmp_path))
+    assert [run_pal(home, "agent", "-m", "/bad").returncode for _ in range(3)] == [9, 9, 9]
+    doctor = run_pal(home, "plugins", "doctor").stdout
+    assert ("bad: disabled after it failed (a call of it ended the process)" in doctor, "enable bad" in doctor) == (
+        True,
+        True,
+    )
+    assert run_pal(home, "agent", "-m", "/good").stdout == "good\n"

@@ -10,6 +10,7 @@ import inspect
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -35,6 +36,9 @@ class Reports(Protocol):
 
     def failed(self, plugin_id: str, what: str, error: BaseException) -> None: ...
     def succeeded(self, plugin_id: str) -> None: ...
+    def calling(self, plugin_id: str) -> AbstractContextManager[None]:
+        """Around a call: when it ends the process, the next one knows."""
+
     def is_disabled(self, plugin_id: str) -> str:
         """Why it is not called any more; empty if it is."""
 
@@ -265,8 +269,9 @@ class GuardedParts(Struct):
             )
         else:
             try:
-                async with asyncio.timeout(self.seconds):
-                    result = await work()
+                with self.reports.calling(self.found.id):
+                    async with asyncio.timeout(self.seconds):
+                        result = await work()
             except PalinurusError:
                 raise
             except Exception as caught:  # noqa: BLE001  the edge of a plugin

@@ -231,11 +231,15 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", version.partition("+")[0])[:4]))
 
 
+_CORE = "Palinurus itself"
+
+
 class _Names:
     """The names that are taken: by the core and our extensions, then by plugins of a higher precedence."""
 
     def __init__(self) -> None:
-        core = "Palinurus itself"
+        core = _CORE
+        self._folders: dict[str, Path] = {}
         families = {*OPERATIONS, *(name.partition(".")[0] for each in EXTENSIONS for name in each.operations)}
         self._owners: dict[tuple[str, str], str] = {
             **{("plugin", name): core for name in (*BUILTIN, *GROUPS, "openclaw", *(each.name for each in EXTENSIONS))},
@@ -264,6 +268,9 @@ class _Names:
         }
 
     def conflicts(self, found: FoundPlugin) -> Iterator[str]:
+        if self._owners.get(("plugin", found.id), _CORE) != _CORE:
+            yield f"another folder has a plugin of this id, and comes first: {self._folders[found.id]}"
+            return
         for kind, name in _names_of(found):
             if (owner := self._owners.get((kind, name))) is not None:
                 allowed = kind == "tool" and name in BROWSER_TOOLS and "browser" in found.manifest.slots
@@ -271,6 +278,7 @@ class _Names:
                     yield f"its {kind} {name!r} is of {owner}: a plugin cannot replace it"
 
     def add(self, found: FoundPlugin) -> None:
+        self._folders[found.id] = found.folder
         for each in _names_of(found):
             self._owners[each] = f"the plugin {found.id}"
 

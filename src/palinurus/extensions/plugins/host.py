@@ -11,7 +11,8 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -60,6 +61,7 @@ class PluginHost:
         self.home: Home | None = None
         self.env: Mapping[str, str] = {}
         self._config: Config | None = None
+        self._calls: dict[str, int] = {}  # that are going on, by plugin
         self.settings = PluginSettings()
         self._guard: PluginGuard | None = None
         self._workspaces: list[str] = []
@@ -185,6 +187,21 @@ class PluginHost:
     def succeeded(self, plugin_id: str) -> None:
         if self.home is not None and plugin_id not in self.disabled:
             HealthFile(self.home).succeed(plugin_id)
+
+    @contextmanager
+    def calling(self, plugin_id: str) -> Iterator[None]:
+        found = self.plugins.get(plugin_id)
+        if self.home is None or found is None or found.is_isolated:
+            yield
+            return
+        mark = HealthFile(self.home).begin(plugin_id, call=True)
+        self._calls[plugin_id] = self._calls.get(plugin_id, 0) + 1
+        try:
+            yield
+        finally:
+            self._calls[plugin_id] -= 1
+            if not self._calls[plugin_id]:
+                mark.unlink(missing_ok=True)
 
     def is_disabled(self, plugin_id: str) -> str:
         return self.disabled.get(plugin_id, "")

@@ -4,6 +4,7 @@ plugins.json     what is installed, each with its manifest and the digest of its
 state.json       how often each has failed, and what was disabled because of it
 <id>/            the files of one
 starting/        a file for each plugin that some process is loading: what is left over has ended that process
+calling/         the same for calls
 """
 
 import hashlib
@@ -90,6 +91,7 @@ class HealthFile:
     def __init__(self, home: Home) -> None:
         self._path = plugins_folder(home) / "state.json"
         self._starting = plugins_folder(home) / "starting"
+        self._calling = plugins_folder(home) / "calling"
 
     def load(self) -> dict[str, PluginHealth]:
         try:
@@ -118,20 +120,24 @@ class HealthFile:
         if plugin_id in (known := self.load()):
             self._save({name: each for name, each in known.items() if name != plugin_id})
 
-    def begin(self, plugin_id: str) -> Path:
-        """A mark that a plugin is being loaded: it is still there when that has ended the process."""
-        make_directory(self._starting)
-        mark = self._starting / f"{plugin_id}.{os.getpid()}"
+    def begin(self, plugin_id: str, *, call: bool = False) -> Path:
+        """A mark that a plugin is being loaded or called: it is still there when that has ended the process."""
+        folder = self._calling if call else self._starting
+        make_directory(folder)
+        mark = folder / f"{plugin_id}.{os.getpid()}"
         mark.touch()
         return mark
 
     def load_with_killed(self) -> dict[str, PluginHealth]:
-        """The same, after those whose loading has ended a process were disabled."""
-        for mark in self._starting.iterdir() if self._starting.is_dir() else ():
-            plugin_id, _, pid = mark.name.rpartition(".")
-            if not _is_alive(int(pid)):
-                mark.unlink(missing_ok=True)
-                self.fail(plugin_id, "loading it ended the process", time.time_ns() // 1_000_000, disable=True)
+        """The same, after those whose loading has ended a process were disabled. A call may last, and somebody else may
+        have ended the process meanwhile: it counts as one failure."""
+        now = time.time_ns() // 1_000_000
+        for folder, what in ((self._starting, "loading it"), (self._calling, "a call of it")):
+            for mark in folder.iterdir() if folder.is_dir() else ():
+                plugin_id, _, pid = mark.name.rpartition(".")
+                if not _is_alive(int(pid)):
+                    mark.unlink(missing_ok=True)
+                    self.fail(plugin_id, f"{what} ended the process", now, disable=folder == self._starting)
         return self.load()
 
     def _save(self, known: dict[str, PluginHealth]) -> None:
