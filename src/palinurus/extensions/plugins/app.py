@@ -27,6 +27,7 @@ from palinurus.runtime.checks.check import Check
 from palinurus.runtime.extensions import App, RegisteredHook, imported
 
 T = TypeVar("T")
+OURS = (PalinurusError, asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)  # no failure of a plugin
 LARGEST_TOOL = 16_000  # bytes of JSON, as of an MCP server's: every request carries them
 LONGEST_SECTION = 16_000  # characters of a prompt
 
@@ -223,9 +224,9 @@ class GuardedParts(Struct):
         async def run(services: Any) -> None:
             try:
                 await service(services)
-            except (PalinurusError, asyncio.CancelledError):
+            except OURS:
                 raise
-            except Exception as error:  # noqa: BLE001  the edge of a plugin
+            except BaseException as error:  # noqa: BLE001  the edge of a plugin
                 self.reports.failed(self.found.id, "a service", error)
 
         run.__name__ = f"a service of the plugin {self.found.id}"
@@ -243,9 +244,9 @@ class GuardedParts(Struct):
         def guarded(*arguments: Any) -> T:
             try:
                 return read(function(*arguments))  # type: ignore[no-any-return]
-            except PalinurusError:
+            except OURS:
                 raise
-            except Exception as error:  # noqa: BLE001  the edge of a plugin
+            except BaseException as error:  # noqa: BLE001  the edge of a plugin
                 self.reports.failed(self.found.id, what, error)
                 return otherwise  # type: ignore[no-any-return]
 
@@ -272,9 +273,9 @@ class GuardedParts(Struct):
                 with self.reports.calling(self.found.id):
                     async with asyncio.timeout(self.seconds):
                         result = await work()
-            except PalinurusError:
+            except OURS:
                 raise
-            except Exception as caught:  # noqa: BLE001  the edge of a plugin
+            except BaseException as caught:  # noqa: BLE001  the edge of a plugin, also of one that calls sys.exit
                 self.reports.failed(self.found.id, what, caught)
                 is_late = isinstance(caught, TimeoutError) and not str(caught)
                 told = f"no answer within {self.seconds:g} s" if is_late else f"{type(caught).__name__}: {caught}"[:300]

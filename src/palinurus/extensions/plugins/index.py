@@ -135,8 +135,10 @@ class HealthFile:
         for folder, what in ((self._starting, "loading it"), (self._calling, "a call of it")):
             for mark in folder.iterdir() if folder.is_dir() else ():
                 plugin_id, _, pid = mark.name.rpartition(".")
-                if not _is_alive(int(pid)):
-                    mark.unlink(missing_ok=True)
+                if _is_alive(int(pid)):
+                    continue
+                mark.unlink(missing_ok=True)
+                if not self.get(plugin_id).disabled:  # the watchdog has said why, and ended it
                     self.fail(plugin_id, f"{what} ended the process", now, disable=folder == self._starting)
         return self.load()
 
