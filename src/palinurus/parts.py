@@ -324,17 +324,19 @@ EXTENSIONS = (
             "palinurus.extensions.knowledge.settings:ReflectionSettings": (
                 "memory.reflect",
                 "plugins.entries.memory-core.config.dreaming",
-            )
+            ),
+            "palinurus.extensions.knowledge.core_block:CoreBlockSettings": ("memory.core",),
         },
+        hooks=("memory:noted",),
         configured_by=("palinurus.extensions.knowledge.settings:ReflectionSettings",),
         jobs=("memory.reflection",),
         commands={
-            "memory bank": "Pages that reflection writes into `bank/`: what has changed, and back again.",
-            "memory beliefs": "What opinions add up to, and how sure that is.",
-            "memory proposals": "Lines for MEMORY.md that a reflection has proposed.",
+            "memory bank": "Show or undo changes to the pages in `bank/`.",
+            "memory beliefs": "Show beliefs and how sure they are.",
+            "memory proposals": "Accept or reject lines that a reflection proposes for MEMORY.md.",
             "memory reflect": "Write the pages of the bank from the facts.",
-            "memory recall": "Facts and lines of notes that answer a question.",
-            "memory entities": "People, places and things that facts name.",
+            "memory recall": "Show facts and lines of notes that answer a question.",
+            "memory entities": "Show people, places and things that facts name.",
         },
         operations=_in_family(
             "memory",

@@ -115,7 +115,7 @@ METHODS: dict[str, str] = {
         workspace.commit workspace.restore chat.inject sessions.compact sessions.reset
         devices.approve devices.list devices.revoke exec.approvals.get
         exec.approvals.set gateway.status gateway.tokens.create gateway.tokens.list gateway.tokens.revoke
-        gateway.tokens.rotate sessions.cleanup""",
+        gateway.tokens.rotate sessions.cleanup storage.status""",
 }
 # For the unix socket.
 LOCAL = (
@@ -147,7 +147,7 @@ HOLDS: dict[str, frozenset[str]] = {
 # What the server says about a message, and no caller.
 BOUND = {
     "origin", "sender", "channel", "replyTo", "reply_to", "clientTools", "client_tools", "attended", "notes", "plain",
-    "results", "owner", "by", "where", "account", "thread", "principal",
+    "results", "earlier", "owner", "by", "where", "account", "thread", "principal",
 }  # fmt: skip
 # Questions about a sender that might be, places that the config names, an answer's door that is overwritten, a
 # grouping of figures, where the results of a cron job go, which channel is set up or written to.

@@ -10,6 +10,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -20,8 +21,9 @@ from exec_bench import Bench, nothing_is_left
 from palinurus.context.daily_notes import NoteFiles
 from palinurus.context.flush import QUESTION
 from palinurus.context.settings import StartupSettings
+from palinurus.domain.envelope import Inbound
 from palinurus.domain.keys import SessionKey
-from palinurus.domain.messages import OUTSIDE_MARK, Origin, ToolCall, ToolResult
+from palinurus.domain.messages import OUTSIDE_MARK, AssistantMessage, Origin, Text, ToolCall, ToolResult, UserMessage
 from palinurus.domain.tool import ToolOutput, ToolRun, tool
 from palinurus.providers.provider import ModelRequest
 from palinurus.storage.database import MemoryDatabase
@@ -82,11 +84,11 @@ async def pal(workspace: Path, store: FileOriginStore) -> AsyncIterator[Harness]
         yield whole
 
 
-async def answered(pal: Harness, *steps: ToolCall, answer: str = "allow-once") -> list[str]:
+async def answered(pal: Harness, *steps: ToolCall, answer: str = "allow-once", **more: Any) -> list[str]:
     """Let the model take these steps, answer whatever is asked, and tell for which tools somebody was."""
     pal.model.replies += [calls(msgspec.structs.replace(step, id=f"c{at}")) for at, step in enumerate(steps)]
     pal.model.replies.append(says("Done."))
-    run = await pal.submits("go on")
+    run = await pal.dispatcher.submit(Inbound("go on", pal.new_id(), **more))
     ending = asyncio.create_task(run.wait(60))
     asked: list[str] = []
     async with asyncio.timeout(60):
@@ -280,6 +282,16 @@ async def test_mail_is_text_from_outside_however_it_is_read(pal: Harness, worksp
         (workspace / place).parent.mkdir()
         (workspace / place).write_text(MAIL)
     assert await asks(pal, step)
+
+
+async def test_a_result_in_the_history_that_a_client_brings_is_from_outside(pal: Harness) -> None:
+    weather = AssistantMessage((ToolCall("c", "weather", {}),))
+    result = ToolResult("c", "weather", ORDER, origin=Origin.OUTSIDE, sources=("client",))
+    said = (UserMessage("hi"), AssistantMessage((Text("Hello."),)))
+    assert await answered(pal, call("adjust"), plain=True, earlier=said) == []
+    await pal.hears("/new")
+    assert await answered(pal, call("adjust"), plain=True, earlier=(UserMessage("hi"), weather, result)) == ["adjust"]
+    assert await asks(pal)  # the next run of the conversation too
 
 
 async def test_what_is_copied_from_mail_is_the_strangers(pal: Harness, workspace: Path) -> None:

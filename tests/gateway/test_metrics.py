@@ -112,7 +112,7 @@ async def test_what_stands_now_is_looked_up_when_somebody_asks(served: Served, p
     text = await served.text()
     assert told(text, "pal_runs_running") == told(text, "pal_runs_queued") == told(text, "pal_approvals_pending") == 0
     assert told(text, "pal_websocket_clients") == 0
-    assert told(text, "pal_outbox_parcels", state="waiting") == 0
+    assert told(text, "pal_deliveries", state="waiting") == 0
     assert told(text, "pal_loop_lag_seconds") == 0.25
     assert told(text, "pal_loop_slow_callbacks_total") == 3
     assert told(text, "process_resident_memory_bytes") > 1_000_000
@@ -167,8 +167,8 @@ async def test_requests_are_counted_by_route_and_status_and_refusals_by_their_re
     assert told(text, "pal_http_requests_total", method="GET", route="none", status="404") == 1
     assert told(text, "pal_http_requests_total", method="GET", route="none", status="421") == 1
     assert told(text, "pal_http_requests_total", method="other", route="/metrics", status="405") == 1
-    assert told(text, "pal_refusals_total", door="http", reason="unauthorized") == 1
-    assert told(text, "pal_refusals_total", door="http", reason="wrong-host") == 1
+    assert told(text, "pal_refusals_total", surface="http", reason="unauthorized") == 1
+    assert told(text, "pal_refusals_total", surface="http", reason="wrong-host") == 1
     assert served.stirred == 1  # looking costs nothing
 
 
@@ -186,8 +186,8 @@ async def test_websocket_clients_are_counted_and_those_who_are_turned_away_too(
             await asyncio.wait_for(client.wait_closed(), 60)
             assert client.close_code == 1008
     text = await served.text()
-    assert told(text, "pal_refusals_total", door="websocket", reason="forbidden") == 1
-    assert told(text, "pal_refusals_total", door="websocket", reason="policy") == 3
+    assert told(text, "pal_refusals_total", surface="websocket", reason="forbidden") == 1
+    assert told(text, "pal_refusals_total", surface="websocket", reason="policy") == 3
     lines = [each.getMessage() for each in caplog.records if each.name == "palinurus.gateway.http.metrics"]
     assert sorted(lines) == [
         "a WebSocket client was refused: forbidden",

@@ -194,6 +194,7 @@ async def test_a_batch_that_takes_too_long_is_cancelled(pal: BatchHome) -> None:
     [job] = await pal.jobs()
     assert (job.state, pal.desk.batches["batch-1"]["status"]) == ("failed", "cancelling")
     assert "longer than 1 minutes" in job.trouble
+    assert pal.desk.files == {}
 
 
 async def test_few_texts_and_a_config_without_batches_are_embedded_directly(pal: BatchHome) -> None:

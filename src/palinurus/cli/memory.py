@@ -307,7 +307,7 @@ add_operation(memory, list_spaces, _spaces_text)
 
 @memory.group()
 def collections() -> None:
-    """Folders with markdown that memory searches in addition to the workspace."""
+    """Add, list and remove folders that memory searches in addition to the workspace."""
 
 
 def _collections_text(_: Shell, listed: tuple[ListedCollection, ...]) -> str:

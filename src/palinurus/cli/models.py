@@ -23,12 +23,12 @@ def models() -> None:
 
 @models.group("aliases")
 def aliases() -> None:
-    """Short names of models."""
+    """Add, list and remove short names of models."""
 
 
 @models.group("fallbacks")
 def fallbacks() -> None:
-    """Models that are used when the default model does not answer."""
+    """Add, list and remove models that are used when the default model does not answer."""
 
 
 def _aliases_text(_: Shell, listed: tuple[Alias, ...]) -> str:

@@ -162,7 +162,7 @@ class Meter:
         self.approvals = Counter("pal_approvals_total", "Approvals that were settled.", ("status",))
         self.requests = Counter("pal_http_requests_total", "Requests answered.", ("method", "route", "status"))
         self.request_seconds = Histogram("pal_http_request_seconds", "Until the answer was whole.", ("route",))
-        self.refusals = Counter("pal_refusals_total", "Requests and clients that were refused.", ("door", "reason"))
+        self.refusals = Counter("pal_refusals_total", "Requests and clients that were refused.", ("surface", "reason"))
         self.commit_writes = Histogram("pal_database_commit_writes", "Writes in one commit.", (), SIZES)
         self.commit_seconds = Histogram("pal_database_commit_seconds", "Time of one commit.", (), COMMIT_SECONDS)
 

@@ -46,7 +46,7 @@ def create(shell: Shell, to: Path | None, seal: bool, credentials: bool) -> None
       pal backup create
       pal backup create --to /mnt/stick --seal --credentials
     """
-    if not (shell.home.root / "home.sqlite").exists():
+    if not shell.home.is_used:
         raise BadRequest(f"there is no home in {shell.home.root} yet", hint="`pal chat` makes one")
     passphrase = _ask_passphrase(again=True) if seal else ""
     made = run_async(_create(shell, CreateBackup(to, passphrase, credentials)))

@@ -122,6 +122,7 @@ class BatchRun(Struct, frozen=True):
             return await self._collect(batch)
         if now - self.job.added_at > options.timeout_minutes * 60_000:
             await self._asked("POST", f"/batches/{batch.id}/cancel", Batch)
+            await self._remove(batch.input_file_id)
             raise JobRefused(f"the batch {batch.id} took longer than {options.timeout_minutes:g} minutes")
         counts = batch.request_counts or BatchCounts()
         said = f"the batch {batch.id} is {batch.status}: {counts.completed:,} of {counts.total:,}"

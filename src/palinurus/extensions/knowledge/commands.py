@@ -55,7 +55,7 @@ from palinurus.text.fact_lines import KINDS
 @click.option("--stdin", "from_stdin", is_flag=True, help="Read one question per line from standard input.")
 @with_shell
 def recall(shell: Shell, /, query: tuple[str, ...], from_stdin: bool, **options: Any) -> int | None:
-    """Facts and lines of notes that answer a question, with what they are, since when, and from where.
+    """Show facts and lines of notes that answer a question: what they are, since when, and from where.
 
     Facts are the bullets of `## Retain` sections: W world, B experience, O opinion, S observation.
 
@@ -154,7 +154,7 @@ class ListingGroup(CommandGroup):
         return super().parse_args(ctx, ["list", *args] if is_list else args)
 
 
-entities = ListingGroup("entities", help="People, places and things that facts name.")
+entities = ListingGroup("entities", help="Show people, places and things that facts name; merge and split names.")
 add_operation(entities, list_entities, entities_text, name="list")
 add_operation(entities, show_entity, entity_text)
 add_operation(entities, merge_entities, declared_text)
@@ -238,10 +238,10 @@ def restored_text(_: Shell, done: RestoredPage) -> str:
 
 beliefs = command_of(list_beliefs, beliefs_text, name="beliefs")
 reflect = command_of(reflect_operation, reflection_text, name="reflect")
-proposals = ListingGroup("proposals", help="Lines for MEMORY.md that a reflection has proposed.")
+proposals = ListingGroup("proposals", help="Accept or reject lines that a reflection proposes for MEMORY.md.")
 add_operation(proposals, list_proposals, proposals_text, name="list")
 add_operation(proposals, accept_proposal, accepted_text)
 add_operation(proposals, reject_proposal, rejected_text)
-bank = click.Group("bank", help="Pages that reflection writes into `bank/`: what has changed, and back again.")
+bank = CommandGroup("bank", help="Show or undo changes to the pages in `bank/`.")
 add_operation(bank, diff_bank, diff_text)
 add_operation(bank, restore_bank_page, restored_text)

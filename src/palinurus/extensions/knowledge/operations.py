@@ -11,6 +11,7 @@ from msgspec import Struct
 from palinurus.domain.clock import local_time
 from palinurus.domain.errors import BadRequest, NotFound
 from palinurus.extensions.knowledge.beliefs import Belief, BeliefChange, beliefs_of, changes_between
+from palinurus.extensions.knowledge.core_block import refresh_core_block
 from palinurus.extensions.knowledge.entities import Declaration, Merge
 from palinurus.extensions.knowledge.facts import ALIASES, BANK, FactTrouble
 from palinurus.extensions.knowledge.knowledge import AgentKnowledge, Knowledge, day_of, find_entity, since_day
@@ -40,7 +41,7 @@ async def recall(services: Services, asked: RecallQuestion) -> RecallAnswer:
 
 @operation("memory.entities", scope="read")
 async def list_entities(services: Services, agent: OfAgent = "") -> EntityList:
-    """People, places and things that facts name, with their other names.
+    """List people, places and things that facts name, with their other names.
 
     Examples:
       pal memory entities list
@@ -165,7 +166,7 @@ async def list_beliefs(
     since: Annotated[str, Metavar("DUR"), "What has changed since: 30d, 6w, 3m, a day."] = "",
     agent: OfAgent = "",
 ) -> BeliefList:
-    """What opinions add up to: each with its confidence, and the facts for and against it.
+    """Show beliefs: each with its confidence, and the facts for and against it.
 
     Examples:
       pal memory beliefs
@@ -203,12 +204,15 @@ async def reflect(
     """
     memory_of(services, agent)
     today: date = local_time(services.clock).date()
-    return await reflect_on(services, agent, since_day(since, today), dry_run=dry_run, accept_loss=accept_loss)
+    done = await reflect_on(services, agent, since_day(since, today), dry_run=dry_run, accept_loss=accept_loss)
+    if not dry_run:
+        await refresh_core_block(services, agent)
+    return done
 
 
 @operation("memory.proposals", scope="read")
 async def list_proposals(services: Services, agent: OfAgent = "") -> ProposalList:
-    """Lines for MEMORY.md that a reflection has proposed.
+    """List lines that a reflection proposes for MEMORY.md.
 
     Examples:
       pal memory proposals list
@@ -284,7 +288,7 @@ async def restore_bank_page(
     commit: Annotated[str, "As this commit has it. Default: as it was before the last change."] = "",
     agent: OfAgent = "",
 ) -> RestoredPage:
-    """Put a page of the bank back as it was. The next reflection goes on from there.
+    """Restore an earlier version of a page of the bank. The next reflection continues from it.
 
     Examples:
       pal memory bank restore bank/opinions.md

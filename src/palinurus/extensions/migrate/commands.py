@@ -332,7 +332,7 @@ def export(shell: Shell, into: Path) -> None:
       pal export ~/for-openclaw
       pal export ~/home.pal              then: pal migrate openclaw ~/home.pal --apply
     """
-    if not (shell.home.root / "home.sqlite").exists():
+    if not shell.home.is_used:
         raise BadRequest(f"there is no home in {shell.home.root} yet", hint="`pal chat` makes one")
     params = export_home.params(str(into.absolute()))
     report: ExportReport = follow_to_report(shell, export_home, params, lambda _: "writing sessions")

@@ -89,7 +89,8 @@ async def embed(gateway: GatewayContext, request: Request) -> Response:
         raise ApiError(503, str(error), code="unavailable") from None
     tokens = sum(map(estimate_tokens, texts))
     as_text = wanted.encoding_format == "base64"
-    data = tuple(Embedding(at, _shown(vector, as_text=as_text)) for at, vector in enumerate(vectors))
+    end = 4 * embedder.space.dimensions  # token states may stand behind
+    data = tuple(Embedding(at, _shown(vector[:end], as_text=as_text)) for at, vector in enumerate(vectors))
     return reply(EmbeddingList(data, embedder.space.model, EmbeddingUsage(tokens, tokens)))
 
 

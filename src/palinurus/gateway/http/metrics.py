@@ -115,8 +115,8 @@ async def _outbox(gauges: Gauges) -> list[Gauge]:
     states = {name: getattr(counts, name) for name in ("waiting", "sending", "ambiguous", "failed")}
     lost = sum(counts.uncarried.values())
     return [
-        Gauge("pal_outbox_parcels", "Deliveries that are not sent yet, or need a person.", states, "state"),
-        Gauge("pal_outbox_uncarried", "Deliveries whose channel has no sender now.", lost),
+        Gauge("pal_deliveries", "Deliveries that are not sent yet, or need a person.", states, "state"),
+        Gauge("pal_deliveries_without_channel", "Deliveries whose channel has no sender now.", lost),
     ]
 
 
