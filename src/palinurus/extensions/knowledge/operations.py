@@ -288,7 +288,7 @@ async def restore_bank_page(
     commit: Annotated[str, "As this commit has it. Default: as it was before the last change."] = "",
     agent: OfAgent = "",
 ) -> RestoredPage:
-    """Put a page of the bank back as it was. The next reflection goes on from there.
+    """Restore an earlier version of a page of the bank. The next reflection continues from it.
 
     Examples:
       pal memory bank restore bank/opinions.md
