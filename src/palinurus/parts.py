@@ -324,8 +324,10 @@ EXTENSIONS = (
             "palinurus.extensions.knowledge.settings:ReflectionSettings": (
                 "memory.reflect",
                 "plugins.entries.memory-core.config.dreaming",
-            )
+            ),
+            "palinurus.extensions.knowledge.core_block:CoreBlockSettings": ("memory.core",),
         },
+        hooks=("memory:noted",),
         configured_by=("palinurus.extensions.knowledge.settings:ReflectionSettings",),
         jobs=("memory.reflection",),
         commands={

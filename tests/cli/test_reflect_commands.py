@@ -248,20 +248,24 @@ def test_a_dry_run_writes_nothing(pal_command: Pal, workspace: Path) -> None:
 def test_after_a_kill_at_any_moment_the_next_reflection_makes_the_bank_whole(
     pal_command: Pal, home: Home, workspace: Path
 ) -> None:
-    """The process is killed when it replaces its first, second, … file."""
+    """The process is killed when it replaces its first, second, … file, of the notes or of the bank."""
+    plain = {"2026-11-02": "My dentist is Dr Weber.\n"}
+    write_notes(workspace, plain)
     reflected(pal_command)
-    whole = {file.name: file.read_bytes() for file in (workspace / "bank").rglob("*.md")}
+    whole = {file.name: file.read_bytes() for name in ("bank", "memory") for file in (workspace / name).rglob("*.md")}
     environment = {**os.environ, "PALINURUS_HOME": str(home.root)}
     for count in (1, 2, 3, 5, 8, 13, 40):
         shutil.rmtree(workspace / "bank")
         (workspace / ".pal" / "bank.json").unlink(missing_ok=True)
+        write_notes(workspace, plain)
         killed = subprocess.run(
             [sys.executable, "-c", KILLED, str(count), "memory", "reflect"],
             env=environment, capture_output=True, timeout=60, check=False,
         )  # fmt: skip
         assert killed.returncode in (0, -signal.SIGKILL), killed.stderr.decode()
         reflected(pal_command)
-        assert {file.name: file.read_bytes() for file in (workspace / "bank").rglob("*.md")} == whole
+        there = (file for name in ("bank", "memory") for file in (workspace / name).rglob("*.md"))
+        assert {file.name: file.read_bytes() for file in there} == whole
         assert not json.loads((workspace / ".pal" / "bank.json").read_text()).get("refused")
         if killed.returncode == 0:
             return

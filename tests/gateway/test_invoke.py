@@ -324,6 +324,7 @@ async def test_of_the_tools_that_there_really_are_these_are_reached(home: Home) 
     assert {name for name in tools if is_offered(name)} <= {
         *("read", "ls", "grep", "find", "memory_write", "web_fetch", "web_search", "session_status"),
         *("sessions_list", "sessions_history", "sessions_search", "memory_search", "memory_get", "agents_list"),
+        *("memory_recall", "memory_retain"),
     }
     assert {"exec", "process", "write", "edit"} <= tools
 

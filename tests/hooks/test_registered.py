@@ -40,6 +40,7 @@ async def test_it_is_listed_and_turned_off_like_others(home: Home) -> None:
     async with opened(home) as pal:
         found = {each.name: each for each in (await list_hooks(pal.services)).hooks if each.tier == "extension"}
         assert {name: each.events for name, each in found.items()} == {
+            "core-memory": ("memory:noted",),
             "note_message": ("message",),
             "tide-guard": ("before_tool_call",),
         }

@@ -103,6 +103,7 @@ async def test_a_large_first_index_is_one_batch_and_new_lines_do_not_wait_for_it
         file.write("- A gull has stolen the winch handle.\n")
     answer = await pal.memory.search(Question("gull winch", SearchLimits(seconds=5.0)))
     assert answer.freshness.vectors == "partial"
+    assert (await pal.memory.status()).by_batch
     await pal.until(lambda: any("gull has stolen" in each for each in pal.server.texts))
     pal.desk.looks = 0
     await pal.complete()

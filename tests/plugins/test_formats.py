@@ -14,7 +14,7 @@ from palinurus.config.home import Home
 from palinurus.dispatch.commands import ALIASES, COMMANDS, DIRECTIVES
 from palinurus.domain.errors import BadRequest
 from palinurus.extensions.plugins.find import fits_version
-from palinurus.extensions.plugins.manifest import read_manifest
+from palinurus.extensions.plugins.manifest_file import read_manifest
 from palinurus.extensions.plugins.operations import list_plugins
 from palinurus.extensions.plugins.schema import check_settings, with_defaults
 from palinurus.tools.settings import McpOptions

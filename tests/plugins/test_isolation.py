@@ -185,7 +185,7 @@ REGISTERING = {  # what it does when it is imported, and what is said of it
     "import os\nwhile True: os.write(3, b'noise\\n')": "says nothing of what it registers",
     LINE % SPEC % ("exec", "object"): "does not declare: tool 'exec'",
     LINE % ", ".join([SPEC % ("try_it", "object")] * 2): "a tool twice",
-    LINE % SPEC % ("try_it", "banana"): "no JSON Schema of an object",
+    LINE % SPEC % ("try_it", "banana"): "not a JSON Schema of an object",
     (LINE % SPEC % ("try_it", "object")).replace('"x"', f'"{"x" * 20_000}"'): "bytes of description",
 }  # fmt: skip
 

@@ -173,7 +173,7 @@ async def test_commands_of_others_are_text_and_those_of_the_owner_work_without_a
             assert result.text == f"re: new (2): {text}"
         assert len(server.requests) == 4
         reset = await telegram.asks("/new", sender=OWNER, chat=GROUP)
-        assert (reset.session_key, "fresh start" in reset.text) == (key, True)
+        assert (reset.session_key, "session was reset" in reset.text) == (key, True)
         assert len(server.requests) == 4
 
 
@@ -181,7 +181,7 @@ async def test_those_who_are_listed_for_commands_may_use_the_harmless_ones(tmp_p
     commands = {"ownerAllowFrom": ["telegram:1"], "allowFrom": {"telegram": [FRIEND]}}
     async with living(tmp_path, commands=commands) as (runtime, server):
         telegram = LoopbackChannel(runtime, "telegram")
-        assert "fresh start" in (await telegram.asks("/new", sender=FRIEND, chat=GROUP)).text
+        assert "session was reset" in (await telegram.asks("/new", sender=FRIEND, chat=GROUP)).text
         assert server.requests == []
         assert (await telegram.hears("/approve", sender=FRIEND, chat=GROUP)).outcome == "overheard"
 

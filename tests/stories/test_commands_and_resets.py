@@ -25,7 +25,7 @@ async def test_a_fresh_start_forgets_for_the_model_and_calls_none(pal: Harness, 
     await pal.hears("one")
     reply = await pal.hears(word)
     assert (reply.status, len(pal.model.requests)) == ("ok", 1)
-    assert "fresh start" in reply.text
+    assert "session was reset" in reply.text
     await pal.hears("two")
     assert sent(pal) == ["two"]
     session = await pal.sessions.find(SessionKey.main())

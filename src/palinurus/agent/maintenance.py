@@ -31,7 +31,7 @@ from palinurus.context.epoch import PRUNED, Route, pruning
 from palinurus.context.view import View
 from palinurus.domain.clock import Clock, NewId
 from palinurus.domain.events import Notice
-from palinurus.domain.hooks import Hooks
+from palinurus.domain.hooks import NOTED, Hooks
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import AssistantMessage, Message, Origin, Usage, UserMessage
 from palinurus.ledger.usage import UsageRow
@@ -188,13 +188,16 @@ class ContextMaintenance:
         if turn is not None and not stop.requested:
             seconds = turn.agent.compaction.flush.timeout_seconds
             await self._take_notes(msgspec.structs.replace(turn, stop=stop), view, seconds, once=True)
-        await self.write_notes()
+        await self.write_notes(key)
 
-    async def write_notes(self) -> None:
-        """Writes pending notes into their files, if some were made."""
+    async def write_notes(self, key: SessionKey, *, ended: bool = False) -> None:
+        """Writes pending notes into their files, if some were made. `ended`: the session is reset."""
+        placed: object = None
         if self._has_made_notes:
             self._has_made_notes = False
-            await self.place_notes()
+            placed = await self.place_notes()
+        if key.is_private and (placed or ended):
+            await self._hooks.collect_messages(NOTED, key, lambda: {"agentId": key.agent})
 
     async def _compact(self, turn: TurnContext, order: CompactionOrder) -> CompactionResult | None:
         session = turn.journal.session
@@ -214,7 +217,7 @@ class ContextMaintenance:
         facts = {"sessionId": session.journal.session.id, "reason": reason}
         self._hooks.observe("session_end", session.key, lambda: facts)
         reset_id = await self.compaction.reset(session.journal, session.key, reason, entry_id=entry_id)
-        await self.write_notes()  # the first message after it includes them
+        await self.write_notes(session.key, ended=True)  # the first message after it includes them
         return reset_id
 
     async def _notes_before_reset(self, agent: Agent, session: OpenSession, run_id: str, stop: Stop) -> None:

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 def agent(shell: Shell, message: str, session_key: str, agent_id: str, ask: bool, timeout: float) -> int:
     """Send one message and print the reply.
 
-    When the agent needs an approval, it asks in this terminal. Without a terminal the call is denied and the run goes
-    on, unless --ask is given: then it waits for an answer from another terminal.
+    When the agent needs an approval, it asks in this terminal. Without a terminal the call is denied and the run
+    continues, unless --ask is given: then it waits for an answer from another terminal.
 
     \b
     Examples:

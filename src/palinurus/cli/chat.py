@@ -46,7 +46,7 @@ LEAVE = ("/quit", "/exit")
 def chat(shell: Shell, session_key: str, agent_id: str) -> int:
     """Talk with the agent in this terminal.
 
-    Replies are streamed. Enter sends, also while a run goes on; Alt-Enter starts a new line; /help lists the commands;
+    Replies are streamed. Enter sends, also during a run; Alt-Enter starts a new line; /help lists the commands;
     @ names a file or attaches a picture; Ctrl-C stops the run, Ctrl-D leaves. When standard input is not a terminal,
     each line is answered in turn and the program ends with the input.
 

@@ -141,6 +141,7 @@ def _vectors(status: MemoryStatus) -> str:
     if not status.embedder:
         return "none; keyword search only"
     told = f"{status.embedded:,} of {status.embedded + status.to_embed:,} in {status.embedder}"
+    told += "; a batch makes the others (`pal jobs list`)" if status.by_batch else ""
     return told + (f"; {status.shadow_embedded:,} in {status.shadow}, not in use yet" if status.shadow else "")
 
 

@@ -1,6 +1,6 @@
 """Makes daily notes by rule, if no model writes them in time. Pure.
 
-Only the owner's own statements are noted. What `memory_write` has stored meanwhile is not noted again. Questions,
+Only the owner's own statements are noted. What a tool has stored meanwhile is not noted again. Questions,
 commands, small talk, tables and logs are no statements: they are useless in a year. A statement is recognised by a few
 phrases (who I am, what is mine, what we decided, what shall always be so). In doubt it is left out: the transcript has
 every word.
@@ -289,7 +289,7 @@ PASTED = 4_000  # characters above which a message was probably pasted: its fact
 AT_MOST = 12_000  # characters of notes at once; requested ones are always noted
 NEWEST = 10_000  # lines that may fill them; older ones are checked only for requests
 _AROUND = 30  # further characters of a line
-WRITTEN_BY = "memory_write"
+WRITTEN_BY = ("memory_write", "memory_retain")
 MUCH = 20_000  # characters of a session above which a model is always called
 _WORD = re.compile(r"\w+")
 _OPENING = 8  # words that may precede what to remember
@@ -356,7 +356,8 @@ def fills_notes(lines: Sequence[Line]) -> bool:
 
 def may_be_noted(row: str) -> bool:
     """Whether a stored row may hold a request or a memory write: a fast check of its text."""
-    return WRITTEN_BY in row or ('"user"' in row and ("\\u" in row or may_ask(row[max(row.find('"content"'), 0) :])))
+    said = '"user"' in row and ("\\u" in row or may_ask(row[max(row.find('"content"'), 0) :]))
+    return said or any(tool in row for tool in WRITTEN_BY)
 
 
 def is_worth_asking(lines: Sequence[Line]) -> bool:
@@ -382,14 +383,14 @@ def _own_words(line: Line) -> str:
 
 def _written(lines: Sequence[Line]) -> Iterator[str]:
     """What was written into memory, as far as it succeeded."""
-    if not any(isinstance(line.message, ToolResult) and line.message.tool_name == WRITTEN_BY for line in lines):
+    if not any(isinstance(line.message, ToolResult) and line.message.tool_name in WRITTEN_BY for line in lines):
         return
     wanted: dict[str, str] = {}
     for line in lines:
         match line.message:
             case AssistantMessage() as message:
                 wanted |= {call.id: str(call.arguments.get("text", "")) for call in message.calls}
-            case ToolResult(tool_name=name, is_error=False) as message if name == WRITTEN_BY:
+            case ToolResult(tool_name=name, is_error=False) as message if name in WRITTEN_BY:
                 yield wanted.get(message.tool_call_id, "")
 
 

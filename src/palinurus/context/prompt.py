@@ -180,7 +180,7 @@ _WRITE = " When you learn something lasting, `{}` it at once."
 
 def _memory(settings: PromptSettings, offered: Collection[str]) -> str:
     """How to use the available memory tools."""
-    writer = next((name for name in ("memory_write", "note") if name in offered), "")
+    writer = next((name for name in ("memory_retain", "memory_write", "note") if name in offered), "")
     search = "call `memory_search`" if "memory_search" in offered else "search your notes" if "grep" in offered else ""
     if not writer and "memory_search" not in offered:
         return ""

@@ -4,7 +4,7 @@ An event has OpenClaw's name; a hook listens to it or to its family (`session` i
 does with the hook depends on the event:
 
     observers     called in the background, 30 s each; whatever they do, the run goes on
-    replies       `command:new`, `command:reset` and compaction wait for theirs, because they may add messages
+    replies       `command:new`, `command:reset`, compaction and `memory:noted` wait for theirs, which may add messages
     a modifier    `agent:bootstrap` may change the files of the prompt, 15 s; if it fails, they stay as they were
     a gate        `before_tool_call` may forbid a call or narrow it, 15 s; if it fails, the call is not run
 
@@ -34,10 +34,12 @@ from palinurus.domain.tool import Restriction
 
 T = TypeVar("T")
 BOOTSTRAP = "agent:bootstrap"
+NOTED = "memory:noted"
 BEFORE_TOOL = "before_tool_call"
 EVENTS = (
     *("message:received", "message:sent", "command:new", "command:reset", "command:stop"),
     *("session:auto-reset", "session:compact:before", "session:compact:after", "session_start", "session_end"),
+    NOTED,
     *(BOOTSTRAP, "agent_end", BEFORE_TOOL, "after_tool_call", "gateway:startup", "gateway:shutdown"),
 )
 MOST_MESSAGES = 5  # that one hook adds to a reply

@@ -156,6 +156,7 @@ class Tool(Struct, frozen=True):
     fits: Callable[[SessionKey], bool] | None = None
     """In which sessions it can be used; None: in all. It is not offered in others, and a call there says why not.
     Must neither block nor raise, and must answer the same while the config is the same."""
+    instead_of: str = ""  # another tool, not offered where this one is; its calls are run all the same
 
 
 ToolFunction = Callable[..., Awaitable[ToolOutput]]

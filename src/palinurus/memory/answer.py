@@ -141,6 +141,7 @@ class MemoryStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     embedder: str  # space id; empty: none
     embedded: int = 0
     to_embed: int = 0
+    by_batch: bool = False  # a batch of the service makes those, in its own time
     provider: str = ""  # of the space that is searched; without one, of the one that will be
     model: str = ""
     fallback: EmbedderFallback | None = field(default_factory=lambda: None)  # told also when there is none

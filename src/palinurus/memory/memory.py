@@ -191,7 +191,10 @@ class Memory:
         used = Space.read(status.embedder) if status.embedder and made else made
         named = {"provider": used.provider, "model": used.model} if used else {"provider": "none"}
         fallback = self.embedder.fallback if isinstance(self.embedder, EmbedderChain) else None
-        return msgspec.structs.replace(status, watching=watching, trouble=trouble, fallback=fallback, **named)
+        batched = self._filler is not None and self._filler.covered > 0
+        return msgspec.structs.replace(
+            status, watching=watching, trouble=trouble, fallback=fallback, by_batch=batched, **named
+        )
 
     async def spaces(self) -> tuple[VectorSpace, ...]:
         """The one that is searched first."""

@@ -84,7 +84,7 @@ async def clean_up_sessions(
     """Show sessions that are no longer used, or archive them. No message is deleted.
 
     The config section session.maintenance decides which: those unused for pruneAfter, and those beyond maxEntries.
-    With mode enforce a running gateway archives them by itself; sessions of single requests to the API it always does.
+    With mode enforce a running gateway archives them. It always archives sessions of single requests to the API.
 
     Examples:
       pal sessions cleanup

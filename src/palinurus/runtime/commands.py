@@ -6,7 +6,7 @@ import msgspec
 
 from palinurus.dispatch.immediate import Answer
 from palinurus.domain.envelope import Inbound
-from palinurus.domain.errors import BadRequest, NotFound, NotOffered, PluginFailed
+from palinurus.domain.errors import PalinurusError
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Origin
 from palinurus.operations.services import Services
@@ -52,12 +52,7 @@ def slash_commands(services: Services) -> dict[str, Answer]:
         async def answer(key: SessionKey, words: str, inbound: Inbound) -> str:
             try:
                 return str(await LOADED.find_slash_command(name)(services, key, words, inbound))
-            except (
-                BadRequest,
-                NotFound,
-                NotOffered,
-                PluginFailed,
-            ) as error:  # an answer like any other: the chat goes on
+            except PalinurusError as error:  # an answer like any other: the chat goes on
                 return str(error)
 
         return answer

@@ -21,7 +21,7 @@ from palinurus.domain.errors import PalinurusError
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.tool import Tool, ToolRun
 from palinurus.memory.settings import memory_settings
-from palinurus.memory.tools import memory_tools, memory_write_tool
+from palinurus.memory.tools import memory_retain_tool, memory_tools, memory_write_tool
 from palinurus.runtime.policy import policy_of
 from palinurus.runtime.tool_sources import SourceContext, ToolSources
 from palinurus.sandbox.environment import ExecEnvironment, boundary_of, describe_sandbox, exec_environment
@@ -308,7 +308,8 @@ class Toolsets:
             tools.append(patch_tool(reach, clock))
 
         # Notes are the agent's memory and not the sandbox's: search, prompt and the next session read the real ones.
-        return [*tools, memory_write_tool(lambda _: (resources.files(workspace).boundary, ""), clock)]
+        makers = (memory_write_tool, memory_retain_tool)
+        return [*tools, *(make(lambda _: (resources.files(workspace).boundary, ""), clock) for make in makers)]
 
     def _skill_lines(self, key: SessionKey, path: str) -> TextLines | None:
         """A file of a skill, which may lie outside the workspace."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,15 +19,18 @@ from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Text
 from palinurus.domain.tool import ToolRun
 from palinurus.operations.services import Services
+from palinurus.parts import resolve
 from palinurus.runtime.runtime import Runtime
 from palinurus.runtime.table import TABLE
 
 WAIT = 60.0
+FETCHER = "palinurus.extensions.plugins.fetch:PluginFetcher"
 
 
 class PluginHarness:
     """`folder` has the manifest. `isolation="process"` runs it in its sandbox, `none` in the test's own process, where
-    a debugger sees it. More of the config may be given as `sections`."""
+    a debugger sees it. `web`: what `app.fetch` finds at an address, and then nothing is requested. More of the config
+    may be given as `sections`."""
 
     def __init__(
         self,
@@ -35,6 +39,7 @@ class PluginHarness:
         *,
         config: dict[str, Any] | None = None,
         isolation: str = "none",
+        web: Mapping[str, str] | None = None,
         **sections: Any,
     ) -> None:
         manifest = json.loads((folder / "palinurus.plugin.json").read_text())
@@ -48,8 +53,10 @@ class PluginHarness:
         self._home = find_home({"PALINURUS_HOME": str(home), "HOME": str(root)})
         self._runtime: Runtime | None = None
         self._count = 0
+        self._web = web
 
     async def __aenter__(self) -> Self:
+        resolve(FETCHER).answers = self._web
         self._runtime = Runtime(self._home, {"PATH": "/usr/bin:/bin"})
         row: Any = TABLE.get("plugins.info")
         info = await row(self.services, plugin=self.id)
@@ -59,6 +66,7 @@ class PluginHarness:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        resolve(FETCHER).answers = None
         if self._runtime is not None:
             await asyncio.wait_for(self._runtime.close(), WAIT)
 

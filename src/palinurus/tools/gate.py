@@ -92,7 +92,9 @@ class Gate(Struct, eq=False):
             if len(self._offered) >= REMEMBERED:
                 self._offered.clear()
             request = ToolRequest("", key, provider=provider, model=model, sandboxed=sandboxed)
-            self._offered[alike] = tuple(tool.spec for tool in offered_tools(self.policy, self.tools.all(), request))
+            offered = offered_tools(self.policy, self.tools.all(), request)
+            replaced = {tool.instead_of for tool in offered}
+            self._offered[alike] = tuple(tool.spec for tool in offered if tool.spec.name not in replaced)
         return GatedTools(self, self._offered[alike], characters)
 
     async def run(self, run: ToolRun, call: ToolCall) -> ToolOutput:

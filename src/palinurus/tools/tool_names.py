@@ -17,7 +17,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "fs": ("read", "write", "edit", "delete", "apply_patch", "ls", "grep", "find"),
     "runtime": ("exec", "process", "code_execution"),
     "web": ("web_search", "web_fetch", "x_search"),
-    "memory": ("memory_search", "memory_get", "memory_recall", "memory_write"),
+    "memory": ("memory_search", "memory_get", "memory_recall", "memory_write", "memory_retain"),
     "sessions": (
         "session_status", "sessions_list", "sessions_history", "sessions_search", "sessions_send", "sessions_spawn",
         "sessions_yield", "subagents",
@@ -32,7 +32,8 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 BUILT_IN = frozenset({
     "read", "write", "edit", "delete", "apply_patch", "ls", "grep", "find", "exec", "process", "web_search",
-    "web_fetch", "memory_search", "memory_get", "memory_recall", "memory_write", "session_status", "message",
+    "web_fetch", "memory_search", "memory_get", "memory_recall", "memory_write", "memory_retain", "session_status",
+    "message",
     "sessions_spawn", "sessions_yield", "subagents", "sessions_list", "sessions_history", "sessions_search",
     "sessions_send", "agents_list", "cron",
 })  # fmt: skip

@@ -21,6 +21,8 @@ from palinurus.workspace.file_origins import FileOrigins
 
 Mode = Literal["full", "subagent", "heartbeat", "unattended"]
 HEARTBEAT = "HEARTBEAT.md"
+CORE_FILE = ".pal/core.md"
+CORE = "Core memory"
 IDENTITY = "IDENTITY.md"
 CACHED_BYTES = 8 * 1024 * 1024
 _SETTLED_NS = 50_000_000
@@ -146,6 +148,8 @@ class WorkspaceFiles:
         stats = dict(zip(_NAMES, self.boundary.stat_names(_NAMES), strict=True))
         slots = [slot for slot in BOOTSTRAP if _shown(slot, mode, private)]
         found = [self._slot(slot, stats[slot.name], private) for slot in slots]
+        if private and mode != "subagent" and isinstance(core := self.read(CORE_FILE), TextFile) and core.body.strip():
+            found.append(BootstrapFile(CORE, "present", core.body, core.digest, len(core.text)))
         if mode != "subagent":
             there = {file.name for file in found if file is not None}
             found += [self.extra_file(name, private) for name in _extras(extra) if name not in there]

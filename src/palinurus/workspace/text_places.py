@@ -26,6 +26,7 @@ MEMORY = r"(?i:[^/]+\.md|(memory|\.pal)/.*)"
 MOST_COMMITS = 200
 MOST_TEXTS = 20
 _MEMORY = re.compile(MEMORY, re.DOTALL)
+_NOTES = ("## Notes from ", "## Retain\n\n### From ")  # how a block of notes begins; formerly, and now
 _LOCKS = ("lock", "pal.sock")
 
 
@@ -38,7 +39,7 @@ def drop_blocks(text: str, marks: tuple[str, ...]) -> str:
     """The text without the blocks of notes that end with these marks."""
     for mark in marks:
         end = text.find(mark)
-        start = text.rfind("\n## Notes from ", 0, end) if end >= 0 else -1
+        start = max(text.rfind(f"\n{each}", 0, max(end, 0)) for each in _NOTES)
         if start >= 0:
             text = text[: start + 1].rstrip("\n") + "\n" + text[end + len(mark) :].lstrip("\n")
     return text

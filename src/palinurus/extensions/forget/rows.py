@@ -30,7 +30,7 @@ declare_queries("forgetting", __file__)
 T = TypeVar("T")
 
 ENTRIES = "entries"
-WRITES_NOTES = ("memory_write", "write", "edit", "append")
+WRITES_NOTES = ("memory_write", "memory_retain", "write", "edit", "append")
 ROUNDS = 5
 NO_ROWS = "(SELECT '' AS at)"  # in whose place the query of a table is put
 QUOTED = 20  # rows of a table
@@ -274,7 +274,7 @@ def _sources(tx: Transaction, sessions: frozenset[str]) -> SessionSources:
 def _written_notes(tool: str, arguments: dict[str, Any]) -> list[str]:
     """What a tool call has written to memory."""
     path = str(arguments.get("path", ""))
-    if tool not in WRITES_NOTES or (tool != "memory_write" and not path.lower().startswith("memory")):
+    if tool not in WRITES_NOTES or (not tool.startswith("memory_") and not path.lower().startswith("memory")):
         return []
     return [text for name, value in arguments.items() if name != "path" for text in strings_in(value)]
 

@@ -34,4 +34,5 @@ def register(app: App) -> None:
         app.command(f"memory {name}", f"{__name__}.commands:{name}")
     app.make_tools(f"{__name__}.tools:recall_tools")
     app.job(f"{__name__}.daily:REFLECTION_KIND", "memory.reflection")
+    app.hook("memory:noted", f"{__name__}.core_block:refresh_after_notes", "core-memory")
     app.service(f"{__name__}.daily:keep_reflections")

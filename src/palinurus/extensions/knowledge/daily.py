@@ -8,6 +8,7 @@ from cronsim import CronSim
 from msgspec import Struct
 
 from palinurus.domain.clock import local_time
+from palinurus.extensions.knowledge.core_block import refresh_core_block
 from palinurus.extensions.knowledge.reflect import reflect
 from palinurus.extensions.knowledge.settings import ReflectionSettings
 from palinurus.operations.services import Services
@@ -41,6 +42,7 @@ async def reflect_when_due(services: Services, order: DueReflection, job: Job) -
         return "the memory of this agent is switched off"
     since = local_time(services.clock).date() - timedelta(DAYS)
     done = await reflect(services, order.agent, since, dry_run=False, accept_loss=False)
+    await refresh_core_block(services, order.agent)
     await _add(services, order.agent, _next(services, settings))
     alone = sum(bool(each.left_alone) for each in done.pages)
     return f"{done.facts} facts, {len(done.pages) - alone} pages written, {alone} left alone"

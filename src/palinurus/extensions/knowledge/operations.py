@@ -11,6 +11,7 @@ from msgspec import Struct
 from palinurus.domain.clock import local_time
 from palinurus.domain.errors import BadRequest, NotFound
 from palinurus.extensions.knowledge.beliefs import Belief, BeliefChange, beliefs_of, changes_between
+from palinurus.extensions.knowledge.core_block import refresh_core_block
 from palinurus.extensions.knowledge.entities import Declaration, Merge
 from palinurus.extensions.knowledge.facts import ALIASES, BANK, FactTrouble
 from palinurus.extensions.knowledge.knowledge import AgentKnowledge, Knowledge, day_of, find_entity, since_day
@@ -203,7 +204,10 @@ async def reflect(
     """
     memory_of(services, agent)
     today: date = local_time(services.clock).date()
-    return await reflect_on(services, agent, since_day(since, today), dry_run=dry_run, accept_loss=accept_loss)
+    done = await reflect_on(services, agent, since_day(since, today), dry_run=dry_run, accept_loss=accept_loss)
+    if not dry_run:
+        await refresh_core_block(services, agent)
+    return done
 
 
 @operation("memory.proposals", scope="read")
@@ -284,7 +288,7 @@ async def restore_bank_page(
     commit: Annotated[str, "As this commit has it. Default: as it was before the last change."] = "",
     agent: OfAgent = "",
 ) -> RestoredPage:
-    """Put a page of the bank back as it was. The next reflection goes on from there.
+    """Restore an earlier version of a page of the bank. The next reflection continues from it.
 
     Examples:
       pal memory bank restore bank/opinions.md

@@ -38,9 +38,9 @@ from palinurus.text.fact_lines import FactKind
 
 SMOOTHING = 60  # of RRF
 MOST = {
-    "by_words": 200,
-    "by_entity": 200,
-    "by_time": 300,
+    "by_words": 100,
+    "by_entity": 120,
+    "by_time": 150,
     "by_kind": 100,
     "by_statement": 300,
     "by_until": 1_000,

@@ -38,12 +38,12 @@ def recall_tools(services: Services) -> tuple[Tool, ...]:
     def fits(key: SessionKey) -> bool:
         return key.is_private and memory_settings(services.config, services.home, key.agent).enabled
 
-    @tool("memory_recall", "Facts about people, places, things, opinions and times, with since and until when.")
+    @tool("memory_recall", "What is known of people, places, things, and since when.")
     async def memory_recall(
         run: ToolRun,
-        query: Annotated[str, "a question"],
-        entity: Annotated[str, "only about this one"] = "",
-        asOf: Annotated[str, "as was known on this day, YYYY-MM-DD"] = "",  # noqa: N803  # as the other tools'
+        query: str,
+        entity: str = "",
+        asOf: Annotated[str, "as known then, YYYY-MM-DD"] = "",  # noqa: N803  # as the other tools'
         since: Annotated[str, UNLISTED] = "",
         k: Annotated[int, Meta(ge=1, le=100), UNLISTED] = 25,
     ) -> ToolOutput:

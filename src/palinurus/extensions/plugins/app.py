@@ -6,6 +6,7 @@ A part that raises is a failure of its plugin, which the host counts; an error o
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from palinurus.extensions.plugins.fetch import PluginFetcher
 from palinurus.extensions.plugins.find import FoundPlugin
 from palinurus.extensions.plugins.schema import with_defaults
 from palinurus.operations.table import Operation
+from palinurus.runtime.checks.check import Check
 from palinurus.runtime.extensions import App, RegisteredHook, imported
 
 T = TypeVar("T")
@@ -117,7 +119,7 @@ def undeclared(found: FoundPlugin, app: App) -> Iterator[str]:
 def check_spec(spec: ToolSpec) -> ToolSpec:
     """Raises ValueError for what a provider of models would refuse, and with it every request."""
     if spec.parameters.get("type") != "object":
-        raise ValueError(f"the parameters of the tool {spec.name} are no JSON Schema of an object")
+        raise ValueError(f"the parameters of the tool {spec.name} are not a JSON Schema of an object")
     if (size := len(msgspec.json.encode(spec))) > LARGEST_TOOL:
         raise ValueError(f"the tool {spec.name} has {size:,} bytes of description and parameters, {LARGEST_TOOL:,} fit")
     return spec
@@ -129,6 +131,18 @@ def prompt_section(made: Any) -> tuple[str, str]:
         case (str(title), str(text)) if len(text) <= LONGEST_SECTION:
             return title[:100], text
     raise ValueError(f"it gives no title and text of at most {LONGEST_SECTION:,} characters")
+
+
+def _checks(made: Any) -> Any:
+    """Raises TypeError."""
+    return made if inspect.isawaitable(made) else msgspec.convert(list(made), list[Check])
+
+
+def _backend(made: Any) -> Any:
+    """Raises TypeError."""
+    if missing := [name for name in ("search", "sync", "status", "close", "least_seconds") if not hasattr(made, name)]:
+        raise TypeError(f"a {type(made).__name__} is no memory backend: it has no {missing[0]}")
+    return made
 
 
 class GuardedParts(Struct):
@@ -153,7 +167,7 @@ class GuardedParts(Struct):
         made.prompt_sections = [
             self._plain(imported(each), "prompt section", ("", ""), prompt_section) for each in app.prompt_sections
         ]
-        made.checks = [self._plain(imported(each), "doctor check", ()) for each in app.checks]
+        made.checks = [self._plain(imported(each), "doctor check", (), _checks) for each in app.checks]
         made.routes = [self._routes(imported(each)) for each in app.routes]
         made.sources = list(app.sources)
         made.gauge_sources = [self._plain(imported(each), "gauges", (), list) for each in app.gauge_sources]
@@ -186,7 +200,9 @@ class GuardedParts(Struct):
     def _slot(self, slot: str, make: Any) -> Any:
         if slot == "browser":
             return self._maker(make, "the slot browser")
-        return make if slot == "memory" else self._plain(make, f"the slot {slot}", None)
+        if slot == "memory":
+            return lambda place: _backend(make(place))  # what it raises is told by the memory, which uses ours then
+        return self._plain(make, f"the slot {slot}", None)
 
     def _operation(self, row: Any) -> Any:
         if not isinstance(row, Operation) or row.blocks:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from typing import ClassVar
 
 from msgspec import Struct
 
@@ -29,6 +30,9 @@ class FetchedReply(Struct, frozen=True):
 class PluginFetcher:
     """`allow_private`: hosts of this machine and its network that may be reached, as for web_fetch."""
 
+    answers: ClassVar[Mapping[str, str] | None] = None
+    """Of the harness for tests: what there is at an address, and nothing is requested."""
+
     def __init__(self, plugin_id: str, hosts: tuple[str, ...], allow_private: tuple[str, ...] = ()) -> None:
         self._id = plugin_id
         self._hosts = hosts
@@ -49,6 +53,8 @@ class PluginFetcher:
             raise AddressRefused(
                 f"the plugin {self._id} may not reach {target.host}: its manifest names the hosts {known}"
             )
+        if self.answers is not None:
+            return FetchedReply(200 if url in self.answers else 404, "", self.answers.get(url, "").encode())
 
         async def content() -> AsyncIterator[bytes]:
             yield body

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -23,9 +22,8 @@ from palinurus.config.agents import agent_ids, agent_settings
 from palinurus.config.home import Home
 from palinurus.config.load import LoadedConfig
 from palinurus.domain.errors import BadRequest
-from palinurus.domain.hooks import BEFORE_TOOL, BOOTSTRAP
 from palinurus.extensions.plugins.index import HealthFile, InstalledPlugin, PluginHealth, Tier, digest_of, load_index
-from palinurus.extensions.plugins.manifest import PluginManifest, find_manifest, read_manifest
+from palinurus.extensions.plugins.manifest import PluginManifest, find_manifest
 from palinurus.extensions.plugins.schema import check_settings
 from palinurus.extensions.plugins.settings import PluginEntry, PluginSettings
 from palinurus.parts import COMMANDS, EXTENSIONS, OPERATIONS, SLASH_WORDS, WIRES
@@ -120,6 +118,8 @@ def plugin_folders(place: Path) -> list[Path]:
 
 
 def read_plugin(folder: Path, tier: Tier, reasons: tuple[str, ...] = ()) -> FoundPlugin:
+    from palinurus.extensions.plugins.manifest_file import read_manifest  # a start reads those in the index only
+
     try:
         manifest = read_manifest(folder)
     except BadRequest as error:
@@ -172,6 +172,8 @@ def _why_off(found: FoundPlugin, settings: PluginSettings) -> Iterator[str]:
 
 def _beyond_isolation(manifest: PluginManifest) -> list[str]:
     """What works in our own process only."""
+    from palinurus.domain.hooks import BEFORE_TOOL, BOOTSTRAP  # a start with plugins that are not isolated needs none
+
     has = manifest.capabilities
     more = {
         "operations": has.operations, "commands": has.commands, "jobs": has.jobs, "routes": has.routes,
@@ -190,8 +192,11 @@ def _why_unmet(found: FoundPlugin, loaded: LoadedConfig) -> Iterator[str]:
         yield f"isolated plugins have tools, slash commands and hooks that observe; it also has {', '.join(more)}"
     if needs.palinurus and not fits_version(__version__, needs.palinurus):
         yield f"it needs Palinurus {needs.palinurus}, and this is {__version__}"
-    if bins := [name for name in needs.bins if shutil.which(name, path=loaded.env.get("PATH")) is None]:
-        yield f"missing programs: {', '.join(bins)}"
+    if needs.bins:
+        from shutil import which  # it imports compressors, and few plugins need a program
+
+        if bins := [name for name in needs.bins if which(name, path=loaded.env.get("PATH")) is None]:
+            yield f"missing programs: {', '.join(bins)}"
     if unset := [name for name in needs.env if not loaded.env.get(name)]:
         yield f"variables that are not set: {', '.join(unset)}"
     try:

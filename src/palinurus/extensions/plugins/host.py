@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from palinurus.config.home import Home
-from palinurus.config.load import LoadedConfig
+from palinurus.config.load import Config, LoadedConfig
 from palinurus.config.section import dig
 from palinurus.domain.errors import BadRequest, PalinurusError
 from palinurus.extensions.plugins.find import FoundPlugin, find_plugins, workspace_roots
@@ -29,7 +29,6 @@ from palinurus.extensions.plugins.index import HealthFile, PluginHealth, digest_
 from palinurus.extensions.plugins.settings import PluginSettings
 from palinurus.parts import Extension
 from palinurus.runtime.extensions import LOADED, App, FoundRows
-from palinurus.tools.settings import FetchSettings
 
 if TYPE_CHECKING:
     from palinurus.extensions.plugins.guard import PluginGuard
@@ -60,7 +59,7 @@ class PluginHost:
         self.disabled: dict[str, str] = {}  # in this process, and why
         self.home: Home | None = None
         self.env: Mapping[str, str] = {}
-        self.allow_private: tuple[str, ...] = ()  # hosts of this machine that plugins may reach
+        self._config: Config | None = None
         self.settings = PluginSettings()
         self._guard: PluginGuard | None = None
         self._workspaces: list[str] = []
@@ -69,12 +68,12 @@ class PluginHost:
         used = {each.id: each for each in find_plugins(home, loaded) if each.is_used}
         self.loaded = {name: each for name, each in self.loaded.items() if used.get(name) == self.plugins.get(name)}
         self.plugins, self.home, self.env = used, home, loaded.env
-        self.allow_private = loaded.config.section(FetchSettings).allow_private
+        self._config = loaded.config
         self.settings = loaded.config.section(PluginSettings)
         self._workspaces = workspace_roots(home, loaded) if used else []
         files = tuple(path for each in used.values() for path in self._watched(each))
         settled = tuple(msgspec.structs.replace(each, health=PluginHealth()) for each in used.values())
-        stamp = (settled, tuple(map(_changed_at, files)), self.allow_private)
+        stamp = (settled, tuple(map(_changed_at, files)), dig(loaded.config.data, ("tools", "web", "fetch")))
         return FoundRows(tuple(map(_row, used.values())), _config_of(used.values(), loaded.config.data), stamp, files)
 
     def _watched(self, found: FoundPlugin) -> list[Path]:
@@ -112,8 +111,10 @@ class PluginHost:
 
         from palinurus.extensions.plugins.app import GuardedParts, plugin_app, run_with_limit, undeclared
         from palinurus.extensions.plugins.guard import code_of_ours, patched
+        from palinurus.tools.settings import FetchSettings
 
-        own = plugin_app(found, data_folder, self.allow_private)
+        assert self._config is not None  # noqa: S101  asked by load
+        own = plugin_app(found, data_folder, self._config.section(FetchSettings).allow_private)
 
         def work() -> App:
             if found.digest and found.root is not None and digest_of(found.root) != found.digest:

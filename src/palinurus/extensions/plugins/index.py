@@ -6,8 +6,6 @@ state.json       how often each has failed, and what was disabled because of it
 starting/        a file for each plugin that some process is loading: what is left over has ended that process
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import time

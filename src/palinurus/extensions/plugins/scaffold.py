@@ -64,7 +64,11 @@ Try it without installing it:
 
 Test it: `pip install pytest pytest-asyncio`, then `pytest`. Install it: `pal plugins install {folder}`.
 """
-_PYTEST = "[pytest]\nasyncio_mode = auto\naddopts = -p palinurus.testing.pytest_plugin\n"
+_PYTEST = """[pytest]
+asyncio_mode = auto
+asyncio_default_fixture_loop_scope = function
+addopts = -p palinurus.testing.pytest_plugin
+"""
 
 
 def write_scaffold(folder: Path, name: str) -> list[str]:

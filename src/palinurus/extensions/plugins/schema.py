@@ -10,9 +10,6 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import msgspec
-from msgspec import Struct, field
-
 from palinurus.domain.errors import BadRequest
 
 MOST_STEPS = 10_000
@@ -40,34 +37,9 @@ _SIZES: dict[str, tuple[type[str | list[Any]], Callable[[int, int], bool], str]]
 }
 
 
-class _Schema(Struct, rename="camel"):
-    """What the values of the keywords must be."""
-
-    type: str | tuple[str, ...] = ()
-    properties: dict[str, _Schema | bool] = {}
-    required: tuple[str, ...] = ()
-    additional_properties: _Schema | bool = True
-    items: _Schema | bool = True
-    enum: tuple[Any, ...] = ()
-    any_of: tuple[_Schema | bool, ...] = ()
-    one_of: tuple[_Schema | bool, ...] = ()
-    all_of: tuple[_Schema | bool, ...] = ()
-    ref: str = field(default="", name="$ref")
-    defs: dict[str, _Schema | bool] = field(default_factory=dict, name="$defs")
-    definitions: dict[str, _Schema | bool] = {}
-
-
-def check_schema(schema: dict[str, Any]) -> None:
-    """Raises BadRequest if it is none."""
-    try:
-        msgspec.convert(schema, _Schema)
-    except (msgspec.ValidationError, RecursionError) as error:
-        raise BadRequest(f"its configSchema is not a JSON Schema: {error}") from None
-
-
 def check_settings(schema: dict[str, Any], settings: dict[str, Any]) -> list[str]:
-    """What is wrong with the settings, a line each; `schema` has passed check_schema. Raises BadRequest for one that
-    cannot be used."""
+    """What is wrong with the settings, a line each. Raises BadRequest for a schema that cannot be used; its shape was
+    checked when it was read."""
     return list(_Checker(schema).check(schema, settings, ""))
 
 

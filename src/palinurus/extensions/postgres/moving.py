@@ -33,7 +33,7 @@ _TENANT = click.option("--tenant", metavar="NAME", help="Whose rows they are the
 def to_postgres(shell: Shell, url: str, tenant: str | None, dry_run: bool) -> None:
     """Copy this home's database to PostgreSQL. The file stays as it is.
 
-    An interrupted move goes on where it was when the command is called again. In the end the count and the hash of
+    If a move is interrupted, call the command again: it continues. At the end the count and the hash of
     every table are compared. Then set storage.url and storage.tenant.
 
     \b
@@ -59,7 +59,7 @@ def to_postgres(shell: Shell, url: str, tenant: str | None, dry_run: bool) -> No
 def to_sqlite(shell: Shell, folder: Path, dry_run: bool) -> None:
     """Copy this home's database from PostgreSQL to DIR/home.sqlite. What is there stays.
 
-    An interrupted move goes on where it was when the command is called again. In the end the count and the hash of
+    If a move is interrupted, call the command again: it continues. At the end the count and the hash of
     every table are compared. Then take storage.url out of the config of the home in DIR.
 
     \b

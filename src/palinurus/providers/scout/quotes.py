@@ -401,7 +401,7 @@ def split_units(path: str, first: int, text: str, heading: str = "") -> list[Quo
     is_open = False
     for number, raw in enumerate(text.split("\n"), first):
         line = raw.strip()
-        if not line or line.startswith(("#", "```", "---")):
+        if not line or line.startswith(("#", "```", "---", "<!--")):
             heading, is_open = (line.strip("# ") if line.startswith("#") else heading), False
         elif is_open and _continues(found[-1].text, raw):
             found[-1] = msgspec.structs.replace(found[-1], text=f"{found[-1].text} {line}", last=number)

@@ -32,6 +32,7 @@ from palinurus.providers.provider import (
     ReplyNotice,
     TextDelta,
 )
+from palinurus.text.fact_lines import FACT_HEAD
 from palinurus.text.sentences import is_small_talk
 from palinurus.text.words import lazy_pattern
 
@@ -64,6 +65,7 @@ _SELF = r"(?:/?help(?: me)?|what (?:can|do) you do(?: for me)?|(?:who|what|how) 
 _SELF += r"|what can i (?:ask|say|do)(?: you| here)?|(?:introduce|tell me about) yourself)"
 
 
+FACTS = "memory_retain"  # the better `memory_write`
 COMMANDS = {
     "remember": ("memory_write", "text", ""),
     "read": ("read", "path", ""),
@@ -210,6 +212,7 @@ def respond(request: ModelRequest, today: date) -> str | tuple[Call, ...]:
     message = request.messages[at] if request.messages else None
     results = [each for each in request.messages[at + 1 :] if isinstance(each, ToolResult)]
     offered = {spec.name for spec in request.head.tools}
+    offered |= {COMMANDS["remember"][0]} if FACTS in offered else set()
     intent, what = understand(message.text if isinstance(message, UserMessage) else "")
     if intent == "help" and not results:
         return f"{what}{_help(offered)}\n{NO_MODEL}"
@@ -264,6 +267,7 @@ def _reply(
         return _offered((Call("cron", {"action": "add", "text": what}),), offered)
     if intent in COMMANDS:
         tool, argument, usual = COMMANDS[intent]
+        tool = FACTS if intent == "remember" and FACTS in offered else tool
         value = what or usual
         return _offered((Call(tool, {argument: value} if value else {}),), offered)
     from palinurus.providers.scout import quotes  # commands and small talk need none of it
@@ -304,9 +308,10 @@ def _tell(result: ToolResult) -> str:
     text = result.text.strip()
     if result.is_error:
         return f"I could not do that: {' '.join(text.split())}"
-    if result.tool_name == "memory_write":  # noted in memory/2026-11-15.md#L3: - the words
+    if result.tool_name in ("memory_write", FACTS):  # noted in memory/2026-11-15.md#L3: - the words
         place, _, note = text.removeprefix("noted in ").partition(": ")
-        return f"Noted in {place}: {note.removeprefix('- ').strip()}"
+        words = FACT_HEAD.sub("", note.removeprefix("- ").strip(), count=1)
+        return f"Noted in {place}: {words}"
     lines = text.splitlines()
     if (rest := len(lines) - MAX_SHOWN) > 0:
         lines[MAX_SHOWN:] = [f"… and {rest} more lines"]
