@@ -328,6 +328,12 @@ EXTENSIONS = (
             "palinurus.extensions.knowledge.core_block:CoreBlockSettings": ("memory.core",),
         },
         hooks=("memory:noted",),
+        slash_commands={
+            "proposals": (
+                "/proposals [accept ID [words]|reject ID]",
+                "lines proposed for MEMORY.md; settle one",
+            )
+        },
         configured_by=("palinurus.extensions.knowledge.settings:ReflectionSettings",),
         jobs=("memory.reflection",),
         commands={

@@ -291,3 +291,16 @@ from palinurus.__main__ import main
 sys.argv = ["pal", *sys.argv[2:]]
 main()
 """
+
+
+def test_proposals_are_settled_in_a_chat(pal_command: Pal, workspace: Path) -> None:
+    reflected(pal_command)
+    (first, *_) = pal_command("memory", "proposals", "--json").json["proposals"]
+    said = (
+        f"/proposals\n/proposals accept {first['id']} Peter wants short mails\n/proposals reject nothing\n/proposals\n"
+    )
+    ended = pal_command("chat", stdin=said)
+    assert f"{first['id']}  {first['text']} (" in ended.out
+    assert "MEMORY.md says now: Peter wants short mails" in ended.out
+    assert "no open proposal 'nothing'" in ended.out
+    assert "- Peter wants short mails" in (workspace / "MEMORY.md").read_text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -65,6 +66,25 @@ def test_a_file_that_changed_meanwhile_is_not_written_over_in_silence(start: Any
     expect(page.get_by_text("Saved.")).to_be_visible()
     assert file.read_text().endswith("- mine\n")
     assert "theirs" not in file.read_text()
+
+
+def test_a_proposal_is_accepted_with_other_words(start: Any, enter: Any) -> None:
+    services = start(prepare=lived_in)
+    for day in ("2026-11-01", "2026-11-02"):
+        note = services.workspace / "memory" / f"{day}.md"
+        note.write_text("## Retain\n\n- W @Alma: The Alma lies at berth 12.\n", encoding="utf-8")
+    page = enter(services)
+    page.goto(f"{services.url}/memory")
+    page.evaluate("async () => (await import('/page/wire.js')).wire.call('memory.reflect', { since: '90d' })")
+    page.reload()
+    box = page.get_by_label("Words of the proposal").first
+    expect(box).to_have_value("Alma: The Alma lies at berth 12.")
+    if folder := os.environ.get("SHOT"):
+        page.screenshot(path=folder)
+    box.fill("The Alma lies at berth 12, all year.")
+    press(page, "Accept")
+    expect(page.get_by_label("Words of the proposal")).to_have_count(0)
+    assert "- The Alma lies at berth 12, all year." in (services.workspace / "MEMORY.md").read_text()
 
 
 def test_what_was_typed_outlives_a_reload(start: Any, enter: Any) -> None:

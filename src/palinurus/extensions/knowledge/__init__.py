@@ -34,5 +34,6 @@ def register(app: App) -> None:
         app.command(f"memory {name}", f"{__name__}.commands:{name}")
     app.make_tools(f"{__name__}.tools:recall_tools")
     app.job(f"{__name__}.daily:REFLECTION_KIND", "memory.reflection")
+    app.slash_command("proposals", f"{__name__}.proposals:answer_slash")
     app.hook("memory:noted", f"{__name__}.core_block:refresh_after_notes", "core-memory")
     app.service(f"{__name__}.daily:keep_reflections")

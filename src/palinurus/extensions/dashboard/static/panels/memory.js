@@ -7,6 +7,7 @@ import { fileView } from "./editor.js";
 import { empty, open, place, resync, settled } from "./kit.js";
 import { health } from "./memory_health.js";
 import { recalled } from "./memory_recalled.js";
+import { proposals } from "./memory_proposals.js";
 import { results } from "./memory_results.js";
 import { button, input, select, tick } from "./parts.js";
 
@@ -42,6 +43,7 @@ export function mount(root, params) {
   const shown = place(view, view.compact ? "results" : "results explained");
   const opened = el("div", { class: "opened" });
   const state = health(view, { compact: view.compact });
+  const waiting = view.compact ? null : proposals(view, () => state.reload());
 
   function search() {
     const query = box.value.trim();
@@ -115,7 +117,7 @@ export function mount(root, params) {
   }
 
   const main = el("div", { class: "split-main" }, form, view.compact ? null : options(), shown.node);
-  const side = el("aside", { class: "split-side", "aria-label": "File and index" }, opened, state.node);
+  const side = el("aside", { class: "split-side", "aria-label": "File and index" }, opened, waiting, state.node);
   view.body.append(el("div", { class: "split" }, main, side));
   const line = Number(view.asked("line")) || 0;
   if (view.asked("path")) openFile(view.asked("path"), line, Number(view.asked("to")) || line);
