@@ -148,6 +148,7 @@ LOADING = {  # code, and what is said of it; whether once is enough
     ),
     "reads the home": ("def register(app):\n open({home!r} + '/gateway.token').read()", "which is not its own", True),
     "writes into the home": ("def register(app):\n open({home!r} + '/x', 'w')", "which is not its own", True),
+    "splits the process": ("def register(app):\n os.fork() or os._exit(0)", "it started a program", True),
     "starts a program": ("def register(app):\n subprocess.run(['id'])", "it started id", True),
 }
 

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 EXIT_CODE = 75  # "try again later", as of sysexits.h
 LOOK_SECONDS = 1.0
 TRACED_SECONDS = 2.0
-_SPAWNS = frozenset({"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn"})
+_SPAWNS = frozenset({"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty"})
 _PACKAGE = str(Path(__file__).parents[2])
 
 
