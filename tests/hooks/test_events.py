@@ -70,7 +70,7 @@ async def test_a_hook_with_a_higher_priority_is_called_first(pal: Harness, liste
 async def test_the_answer_to_new_says_what_hooks_add(pal: Harness, listeners: Listeners) -> None:
     listeners.add("greeter", "command:new", call=lambda event: event.messages.append("The log was saved."))
     reply = await pal.hears("/new")
-    assert reply.text.endswith("stays in the transcript.\n\nThe log was saved.")
+    assert reply.text.endswith("stay in the transcript.\n\nThe log was saved.")
     run = await pal.submits("/new and go on")
     assert (await run.wait(WAIT)).text == "you said: and go on"
     assert Notice("The log was saved.") in [event async for event in run.events()]
