@@ -390,7 +390,7 @@ EXTENSIONS = (
             **_in_group("migrate", "sqlite-to-postgres postgres-to-sqlite"),
         },
         operations=("storage.status",),
-        databases=dict.fromkeys(("postgresql", "postgres"), "palinurus.extensions.postgres.opening:open_database"),
+        databases=dict.fromkeys(("postgresql", "postgres"), "palinurus.extensions.postgres.engine:open_database"),
         before="doctor",
     ),
     Extension(

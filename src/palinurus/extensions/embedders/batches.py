@@ -48,7 +48,7 @@ class BatchCounts(Struct, frozen=True):
     completed: int = 0
 
 
-class Batch(Struct, frozen=True):
+class EmbeddingBatch(Struct, frozen=True):
     """As the service describes it."""
 
     id: str
@@ -68,7 +68,7 @@ class Batch(Struct, frozen=True):
 
 
 class BatchList(Struct, frozen=True):
-    data: tuple[Batch, ...]
+    data: tuple[EmbeddingBatch, ...]
 
 
 class UploadedFile(Struct, frozen=True):
@@ -121,14 +121,14 @@ class BatchRun(Struct, frozen=True):
         if batch.status in ("completed", "expired", "cancelled", "failed"):
             return await self._collect(batch)
         if now - self.job.added_at > options.timeout_minutes * 60_000:
-            await self._asked("POST", f"/batches/{batch.id}/cancel", Batch)
+            await self._asked("POST", f"/batches/{batch.id}/cancel", EmbeddingBatch)
             await self._remove(batch.input_file_id)
             raise JobRefused(f"the batch {batch.id} took longer than {options.timeout_minutes:g} minutes")
         counts = batch.request_counts or BatchCounts()
         said = f"the batch {batch.id} is {batch.status}: {counts.completed:,} of {counts.total:,}"
         raise JobFailed(said, retry_after=options.poll_seconds)
 
-    async def _submit(self) -> Batch:
+    async def _submit(self) -> EmbeddingBatch:
         if self.job.attempts > 1:
             for batch in (await self._asked("GET", f"/batches?limit={TOGETHER}", BatchList)).data:
                 if (batch.metadata or {}).get(OWNER) == self.job.id:
@@ -149,7 +149,7 @@ class BatchRun(Struct, frozen=True):
             "completion_window": "24h",
             "metadata": {OWNER: self.job.id},
         }
-        return await self._asked("POST", "/batches", Batch, wanted)
+        return await self._asked("POST", "/batches", EmbeddingBatch, wanted)
 
     def _line(self, digest: bytes, text: str) -> bytes:
         body = self.embedder.body_of(text) | {"encoding_format": "base64"}
@@ -165,10 +165,10 @@ class BatchRun(Struct, frozen=True):
         said = await self.embedder.send("POST", "/files", body, content_type=f"multipart/form-data; boundary={edge}")
         return self._read(said, UploadedFile).id
 
-    async def _look(self, batch_id: str) -> Batch:
-        return await self._asked("GET", f"/batches/{batch_id}", Batch)
+    async def _look(self, batch_id: str) -> EmbeddingBatch:
+        return await self._asked("GET", f"/batches/{batch_id}", EmbeddingBatch)
 
-    async def _collect(self, batch: Batch) -> str:
+    async def _collect(self, batch: EmbeddingBatch) -> str:
         made, group = 0, list[bytes]()
         if batch.output_file_id:
             async for line in self._lines(batch.output_file_id):

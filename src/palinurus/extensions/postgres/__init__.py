@@ -6,8 +6,8 @@ from palinurus.runtime.extensions import App
 
 
 def register(app: App) -> None:
-    app.operation(f"{__name__}.operations:show_storage", "storage.status")
+    app.operation(f"{__name__}.engine:show_storage", "storage.status")
     app.command("storage", f"{__name__}.commands:storage")
-    app.command("migrate sqlite-to-postgres", f"{__name__}.moving:to_postgres")
-    app.command("migrate postgres-to-sqlite", f"{__name__}.moving:to_sqlite")
-    app.doctor_check(f"{__name__}.opening:check_database")
+    app.command("migrate sqlite-to-postgres", f"{__name__}.migrate_commands:to_postgres")
+    app.command("migrate postgres-to-sqlite", f"{__name__}.migrate_commands:to_sqlite")
+    app.doctor_check(f"{__name__}.engine:check_database")

@@ -6,7 +6,7 @@ import click
 
 from palinurus.cli.command import add_operation
 from palinurus.cli.shell import CommandGroup, Shell
-from palinurus.extensions.postgres.operations import show_storage
+from palinurus.extensions.postgres.engine import show_storage
 from palinurus.storage.database import StorageStatus
 
 

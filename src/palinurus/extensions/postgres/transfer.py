@@ -30,7 +30,7 @@ STAGED = 2  # of a session that is not staged there
 SHOW = f"UPDATE sessions SET staged = NULL WHERE staged = {STAGED}"  # noqa: S608  # our own number
 
 
-class Table(Struct, frozen=True):
+class CopiedTable(Struct, frozen=True):
     """A table of a home, as PostgreSQL has it."""
 
     name: str
@@ -39,28 +39,28 @@ class Table(Struct, frozen=True):
     counts: str = ""  # a column that counts for all tenants
 
 
-def tables_of(database: PostgresDatabase) -> list[Table]:
+def tables_of(database: PostgresDatabase) -> list[CopiedTable]:
     """In an order in which they can be filled."""
     with database.apart() as tx:
         found = [
-            Table(name, tuple(json.loads(columns)), (counts,) if counts else tuple(json.loads(key)), counts or "")
+            CopiedTable(name, tuple(json.loads(columns)), (counts,) if counts else tuple(json.loads(key)), counts or "")
             for name, columns, key, counts in tx.all("form.columns")
             if name not in LEFT
         ]
     return sorted(found, key=lambda each: FIRST.index(each.name) if each.name in FIRST else len(FIRST))
 
 
-def count_rows(source: Database, tables: list[Table]) -> dict[str, int]:
+def count_rows(source: Database, tables: list[CopiedTable]) -> dict[str, int]:
     with source.apart() as tx:
         counts = {each.name: f'SELECT count(*) FROM "{each.name}"' for each in tables}  # noqa: S608  # names of our schema
         return {name: int(tx.execute(sql).fetchone()[0]) for name, sql in counts.items()}
 
 
-def counted(source: Database, tables: list[Table]) -> tuple[TableReport, ...]:
+def counted(source: Database, tables: list[CopiedTable]) -> tuple[TableReport, ...]:
     return tuple(TableReport(name, rows) for name, rows in count_rows(source, tables).items())
 
 
-async def begin_transfer(target: PostgresDatabase, source: str, tables: list[Table]) -> None:
+async def begin_transfer(target: PostgresDatabase, source: str, tables: list[CopiedTable]) -> None:
     """Raises StorageError if the tenant has rows that are not of this source."""
     with target.apart() as tx:
         known = tx.one("form.transfer")
@@ -76,7 +76,7 @@ async def begin_transfer(target: PostgresDatabase, source: str, tables: list[Tab
     await target.write(lambda tx: tx.run("form.begin_transfer", source=source))
 
 
-async def end_transfer(target: PostgresDatabase, tables: list[Table]) -> None:
+async def end_transfer(target: PostgresDatabase, tables: list[CopiedTable]) -> None:
     """Shows what was brought in; what counts goes on behind it."""
 
     def work(tx: Transaction) -> None:
@@ -90,7 +90,7 @@ async def end_transfer(target: PostgresDatabase, tables: list[Table]) -> None:
     await target.write(work)
 
 
-async def copy_rows(source: Database, target: Database, tables: list[Table], tell: Tell) -> None:
+async def copy_rows(source: Database, target: Database, tables: list[CopiedTable], tell: Tell) -> None:
     """Brings in what is missing."""
     counts = count_rows(source, tables)
     for table in tables:
@@ -103,7 +103,7 @@ async def copy_rows(source: Database, target: Database, tables: list[Table], tel
             tell(table.name, done, counts[table.name])
 
 
-def compare_rows(source: Database, target: Database, tables: list[Table], tell: Tell) -> tuple[TableReport, ...]:
+def compare_rows(source: Database, target: Database, tables: list[CopiedTable], tell: Tell) -> tuple[TableReport, ...]:
     """Raises StorageDamaged for a table that is not the same on both sides."""
     reports = []
     for at, table in enumerate(tables):
@@ -118,7 +118,7 @@ def compare_rows(source: Database, target: Database, tables: list[Table], tell: 
     return tuple(reports)
 
 
-def _digest(database: Database, table: Table) -> TableReport:
+def _digest(database: Database, table: CopiedTable) -> TableReport:
     digest, count = sha256(), 0
     for rows in _pages(database, table, None):
         digest.update(msgspec.json.encode([_shown(table, row) for row in rows]))
@@ -126,7 +126,7 @@ def _digest(database: Database, table: Table) -> TableReport:
     return TableReport(table.name, count, digest.hexdigest())
 
 
-def _shown(table: Table, row: Any) -> Any:
+def _shown(table: CopiedTable, row: Any) -> Any:
     """A row as it is when all has been brought in."""
     if table.name != "sessions":
         return row
@@ -135,7 +135,7 @@ def _shown(table: Table, row: Any) -> Any:
     )
 
 
-def _pages(database: Database, table: Table, after: Any) -> Iterator[list[Any]]:
+def _pages(database: Database, table: CopiedTable, after: Any) -> Iterator[list[Any]]:
     places = [table.columns.index(name) for name in table.key]
     while True:
         with database.apart() as tx:
@@ -146,7 +146,7 @@ def _pages(database: Database, table: Table, after: Any) -> Iterator[list[Any]]:
         after = [rows[-1][place] for place in places]
 
 
-def _page(tx: Transaction, table: Table, after: Any) -> list[Any]:
+def _page(tx: Transaction, table: CopiedTable, after: Any) -> list[Any]:
     names = _names(tx, table)
     key = ", ".join(names[name] for name in table.key)
     behind = f"WHERE ({key}) > ({', '.join('?' * len(table.key))})" if after is not None else ""
@@ -154,14 +154,14 @@ def _page(tx: Transaction, table: Table, after: Any) -> list[Any]:
     return tx.execute(sql, after or ()).fetchall()
 
 
-def _last_key(tx: Transaction, table: Table) -> Any:
+def _last_key(tx: Transaction, table: CopiedTable) -> Any:
     names = _names(tx, table)
     key = [names[name] for name in table.key]
     order = ", ".join(f"{each} DESC" for each in key)
     return tx.execute(f"SELECT {', '.join(key)} FROM {table.name} ORDER BY {order} LIMIT 1").fetchone()  # noqa: S608  # our schema
 
 
-def _insert(tx: Transaction, table: Table, rows: list[Any]) -> None:
+def _insert(tx: Transaction, table: CopiedTable, rows: list[Any]) -> None:
     names = _names(tx, table)
     sql = f"INSERT INTO {table.name} ({', '.join(names.values())}) VALUES ({', '.join('?' * len(names))})"  # noqa: S608  # our schema
     if table.name == "sessions":
@@ -170,7 +170,7 @@ def _insert(tx: Transaction, table: Table, rows: list[Any]) -> None:
     tx.execute_many(sql, rows)
 
 
-def _names(tx: Transaction, table: Table) -> dict[str, str]:
+def _names(tx: Transaction, table: CopiedTable) -> dict[str, str]:
     """What a column is called by this engine: SQLite has a number for each row of most tables without saying so."""
     hidden = tx.dialect == DIALECT and table.counts == "number" and table.name != "extractions"
     return {name: "rowid" if hidden and name == "number" else name for name in table.columns}

@@ -14,7 +14,7 @@ from palinurus.cli.shell import Shell, run_async, with_json
 from palinurus.config.atomic import make_directory
 from palinurus.config.load import load_config
 from palinurus.domain.errors import BadRequest, HomeHeld
-from palinurus.extensions.postgres.opening import configured_url, load_engine
+from palinurus.extensions.postgres.engine import configured_url, load_engine
 from palinurus.extensions.postgres.transfer_report import Tell, TransferReport
 from palinurus.runtime.lock import HomeLock
 from palinurus.storage.database import Database

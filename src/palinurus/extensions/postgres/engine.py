@@ -1,4 +1,4 @@
-"""Opens the database that `storage.url` names. The library is imported here and not before."""
+"""Opens the database that `storage.url` names, and says what is there. The library is imported here and not before."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 
 from palinurus.config.home import Home
 from palinurus.config.load import LoadedConfig, resolve_secret, secret_providers
-from palinurus.domain.errors import ConfigError, StorageError
+from palinurus.domain.errors import ConfigError, NotOffered, StorageError
+from palinurus.operations.operation import operation
+from palinurus.operations.services import Services
 from palinurus.runtime.checks.check import Check, bad, ok
+from palinurus.storage.database import StorageStatus
 from palinurus.storage.settings import StorageSettings
 
 if TYPE_CHECKING:
@@ -50,3 +53,17 @@ async def check_database(home: Home, loaded: LoadedConfig | None) -> list[Check]
     finally:
         await database.close()
     return [ok("database", f"tenant {found.tenant}, {found.entries:,} entries, role {found.role}", found.url)]
+
+
+@operation("storage.status", scope="admin")
+async def show_storage(services: Services) -> StorageStatus:
+    """Show where the home is kept: the engine, its address, the tenant, the role and what keeps tenants apart.
+
+    Examples:
+      pal storage status
+      pal storage status --json
+    """
+    if services.database is None:
+        raise NotOffered("this home has no database")
+    status: StorageStatus = await services.database.describe()
+    return status
