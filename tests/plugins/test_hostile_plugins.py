@@ -168,7 +168,7 @@ async def test_a_plugin_that_fails_to_load_is_named_and_the_others_work(home: Ho
     names = {kind: f"bad{number}" for number, kind in enumerate(kinds)}
     here = repr(str(home.root))
     folders = [bad(tmp_path / "p", LOADING[kind][0].replace("{home!r}", here), names[kind]) for kind in kinds]
-    use_plugins(home, good(tmp_path), *folders, limits={"startSeconds": 1 if late else 60})
+    use_plugins(home, good(tmp_path), *folders, limits={"startSeconds": 3 if late else 60})
     async with opened(home) as pal:
         await still_works(pal)
         answers = {kind: (await pal.hears(f"/{names[kind]}")).text for kind in kinds}
