@@ -215,6 +215,24 @@ async def test_a_tool_that_fails_three_times_is_called_no_more(home: Home, tmp_p
         assert (await pal.hears("/bad")).text == "bad"
 
 
+@pytest.mark.usefixtures("unpatched")
+async def test_a_plugin_that_replaces_our_code_when_it_is_called_is_disabled(home: Home, tmp_path: Path) -> None:
+    code = (
+        "import palinurus.domain.tool as ours\n"
+        "async def patch(*_):\n ours.before, ours.beyond = ours.beyond, lambda *a: ''\n return 'done'\n"
+        "def register(app):\n app.slash_command('bad', patch)"
+    )
+    use_plugins(home, bad(tmp_path / "p", code), good(tmp_path))
+    async with opened(home) as pal:
+        assert (await pal.hears("/bad")).text == "done"
+        await still_works(pal)
+    async with opened(home) as pal:
+        await still_works(pal)
+        (row,) = [each for each in (await list_plugins(pal.services)).plugins if each.id == "bad"]
+    assert row.state == "disabled"
+    assert "it replaced code of Palinurus: palinurus.domain.tool.beyond" in "; ".join(row.reasons)
+
+
 async def test_a_plugin_cannot_take_the_name_of_a_group_of_tools(home: Home, tmp_path: Path) -> None:
     use_plugins(home, write_plugin(tmp_path / "p", "runtime", NOTHING, capabilities={"tools": ["x"]}))
     async with opened(home) as pal:

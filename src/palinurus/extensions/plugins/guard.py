@@ -3,7 +3,7 @@
 It is no wall: code in our process can do whatever we can, and whoever is not trusted runs isolated. What is noticed is
 told with the plugin's name and counted as its failure, so that it is disabled now or at the next start:
 
-    patches     a function or class of ours is another one after a plugin was loaded
+    patches     a function or class of ours is another one after a plugin was loaded, or is the plugin's own later
     reads       it opens a file of the home that is not its own; starts a program that its manifest does not name
     holds       the event loop does not come round, and the plugin is on its stack
     grows       the process has too much memory, and most of what is added now is allocated by the plugin
@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 import tracemalloc
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import FrameType, FunctionType
 from typing import Any
@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 EXIT_CODE = 75  # "try again later", as of sysexits.h
 LOOK_SECONDS = 1.0
 TRACED_SECONDS = 2.0
+LOOKS_AT_CODE = 10  # each so many looks, and when it closes: this one takes milliseconds
 _SPAWNS = frozenset({"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty"})
 _PACKAGE = str(Path(__file__).parents[2])
 
@@ -88,15 +89,20 @@ class PluginGuard:
 
     def close(self) -> None:
         """It watches nothing any more; a hook of Python cannot be taken away, so it stays and does nothing."""
+        if not self._over:
+            self._look_at_code()
         self._over = True
         self._plugins = {}
 
     def _look_on(self) -> None:
-        pause = min(LOOK_SECONDS, self._limits.blocked_seconds / 4)
+        pause, looks = min(LOOK_SECONDS, self._limits.blocked_seconds / 4), 0
         while not self._over:
             time.sleep(pause)
+            looks += 1
             self._look_at_loop()
             self._look_at_memory()
+            if looks % LOOKS_AT_CODE == 0:
+                self._look_at_code()
 
     def _look_at_loop(self) -> None:
         asked, now = self._asked, time.monotonic()
@@ -132,6 +138,20 @@ class PluginGuard:
         worst = max(grown, key=lambda name: grown[name], default="")
         if worst and grown[worst] > 100_000:
             self._finish(worst, f"the process has {_memory_mb():,} MB, and it goes on growing")
+
+    def _look_at_code(self) -> None:
+        """Names who has put its own functions in the place of ours since it was loaded."""
+        for module, key, part in _parts_of_ours():
+            function = getattr(part, "fget", None) or getattr(part, "__func__", part)
+            file = function.__code__.co_filename if isinstance(function, FunctionType) else ""
+            for plugin in self._plugins.values():
+                if file.startswith(f"{plugin.root}/"):
+                    self._name(plugin.id, f"it replaced code of Palinurus: {module}.{key}")
+
+    def _name(self, plugin: str, what: str) -> None:
+        if (plugin, what) not in self._blamed:
+            self._blamed.add((plugin, what))
+            self._blame(plugin, what, False)
 
     def _finish(self, plugin: str, what: str) -> None:
         self._over = True
@@ -192,28 +212,29 @@ class PluginGuard:
     def _refuse(self, plugin: WatchedPlugin, what: str) -> None:
         self._local.inside = True
         try:
-            if (plugin.id, what) not in self._blamed:
-                self._blamed.add((plugin.id, what))
-                self._blame(plugin.id, what, False)
+            self._name(plugin.id, what)
         finally:
             self._local.inside = False
         raise PermissionError(f"the plugin {plugin.id}: {what}")
 
 
-def code_of_ours() -> dict[tuple[str, str], int]:
-    """Every function and class of Palinurus that is loaded, to be compared later."""
-    found: dict[tuple[str, str], int] = {}
+def _parts_of_ours() -> Iterator[tuple[str, str, Any]]:
+    """Every function and class of Palinurus that is loaded, and what is in the classes."""
     for name, module in list(sys.modules.items()):
         if not name.startswith("palinurus.") or module is None:
             continue
         for key, value in list(vars(module).items()):
             if isinstance(value, FunctionType | type):
-                found[name, key] = id(value)
+                yield name, key, value
                 if isinstance(value, type) and value.__module__ == name:
                     for inner, part in list(vars(value).items()):
                         if isinstance(part, FunctionType | property | classmethod | staticmethod):
-                            found[name, f"{key}.{inner}"] = id(part)
-    return found
+                            yield name, f"{key}.{inner}", part
+
+
+def code_of_ours() -> dict[tuple[str, str], int]:
+    """To be compared later."""
+    return {(module, key): id(part) for module, key, part in _parts_of_ours()}
 
 
 def patched(before: dict[tuple[str, str], int]) -> list[str]:
