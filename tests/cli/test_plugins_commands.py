@@ -99,13 +99,14 @@ def test_nothing_of_a_plugin_runs_before_it_was_shown_and_agreed_to(
     assert canary.exists()
 
 
+@pytest.mark.parametrize("field", ["Requires-Dist: ", "Requires-Dist:\n ", "requires-dist:\t"])
 def test_a_wheel_that_would_have_something_built_is_refused(
-    pal_command: Pal, greeter: Path, canary: Path, tmp_path: Path
+    pal_command: Pal, greeter: Path, canary: Path, tmp_path: Path, field: str
 ) -> None:
     source = tmp_path / "evil"
     source.mkdir()
     (source / "setup.py").write_text(f"import setuptools\nopen({str(canary)!r}, 'w')\nsetuptools.setup(name='evil')")
-    path = wheel(greeter, tmp_path, f"Requires-Dist: evil @ file://{source}\n")
+    path = wheel(greeter, tmp_path, f"{field}evil @ file://{source}\n")
     refused = pal_command("plugins", "install", str(path), "--yes")
     assert (refused.code != 0, "would run code" in refused.err, canary.exists()) == (True, True, False)
 

@@ -109,3 +109,12 @@ def test_openais_wires_enforce_it_and_other_servers_are_not_asked() -> None:
     new = msgspec.json.decode(to_responses(asks(boat), provider="openai"))
     assert new["text"] == {"format": {"type": "json_schema", **schema}}
     assert msgspec.json.decode(to_responses(asks(ReplyFormat()), provider="openai"))["text"] == {"format": OBJECT}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("schema", [{"required": 5}, {"type": [{}]}, {"properties": {"name": {"enum": 3}}}])
+async def test_a_schema_that_is_none_is_the_clients_mistake(served: Served, schema: Any, stream: bool) -> None:
+    served.pal.model.says(GOOD)
+    form = {"type": "json_schema", "json_schema": {"name": "boat", "schema": schema}}
+    answer = await served.chat("which boat?", response_format=form, stream=stream)
+    assert (answer.status_code, answer.json()["error"]["message"]) == (400, "json_schema is not a JSON Schema")

@@ -66,7 +66,11 @@ def read_formed_reply(form: ReplyFormat, text: str) -> str:
     except (msgspec.DecodeError, RecursionError):
         raise _refused("it is not JSON") from None
     schema = {"type": "object"} if form.schema is None else form.schema
-    if problem := next(SchemaCheck(schema).problems(value, schema, "$"), ""):
+    try:
+        problem = next(SchemaCheck(schema).problems(value, schema, "$"), "")
+    except (TypeError, AttributeError):  # a keyword has a value that it cannot have
+        raise ApiError(400, "json_schema is not a JSON Schema", param="response_format") from None
+    if problem:
         raise _refused(problem)
     return text
 
