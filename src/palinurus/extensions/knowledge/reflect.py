@@ -50,6 +50,7 @@ from palinurus.workspace.history import WorkspaceHistory
 from palinurus.workspace.write import rewrite
 
 RECORD = ".pal/bank.json"
+MOST_OF_RECORD = 64 * 1024 * 1024  # bytes: it has every line of every page
 AUTHOR = "pal memory reflect"
 SURE = 0.8  # confidence of an opinion that is proposed for MEMORY.md
 ASKED_OFTEN = 3  # different questions that have found a fact, which is then proposed
@@ -209,7 +210,8 @@ async def _reflect(
 def read_record(boundary: Boundary) -> BankRecord:
     """An empty one where there is none, or it cannot be read: then no line counts as deleted."""
     try:
-        return msgspec.json.decode(boundary.read_bytes(RECORD), type=BankRecord)
+        with boundary.open_file(RECORD) as file:
+            return msgspec.json.decode(file.read(MOST_OF_RECORD), type=BankRecord)
     except NotFound:
         return BankRecord()
     except msgspec.MsgspecError as error:
@@ -219,7 +221,7 @@ def read_record(boundary: Boundary) -> BankRecord:
 
 def write_record(boundary: Boundary, record: BankRecord) -> None:
     data = msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
-    _put(boundary, RECORD, data)
+    rewrite(boundary, RECORD, lambda _, __: data, create=True, mode=0o600, most=MOST_OF_RECORD)
 
 
 def settle_proposal(boundary: Boundary, id_: str, text: str, *, is_accepted: bool, heading: str) -> BankProposal:
