@@ -57,7 +57,7 @@ PLACE = ".pal/backups"
 MAX_COPIES = 20
 MAX_DAYS = 30
 _TRIES = 50
-_OWNED_DIRECTORIES = ("memory", "skills")
+_OWNED_DIRECTORIES = ("memory", "bank", "skills")
 
 log = logging.getLogger(__name__)
 
@@ -295,7 +295,7 @@ def _write_whole(fd: int, data: bytes, size: int) -> None:
 
 
 def is_owned(path: str) -> bool:
-    """Whether it is markdown that a person may have written: in the root, in memory/ and in skills/."""
+    """Whether it is markdown that a person may have written: in the root, in memory/, bank/ and skills/."""
     parts = path.casefold().split("/")
     return parts[-1].endswith(".md") and (len(parts) == 1 or parts[0] in _OWNED_DIRECTORIES)
 

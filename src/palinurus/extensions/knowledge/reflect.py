@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import date, timedelta
 from functools import partial
 
@@ -47,7 +48,7 @@ from palinurus.memory.terms import date_in_path
 from palinurus.operations.services import Services
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.history import WorkspaceHistory
-from palinurus.workspace.write import rewrite
+from palinurus.workspace.write import keep_backup, loses, rewrite
 
 RECORD = ".pal/bank.json"
 MOST_OF_RECORD = 64 * 1024 * 1024  # bytes: it has every line of every page
@@ -247,8 +248,9 @@ def core_file(boundary: Boundary) -> str:
     return "memory.md" if upper is None and lower is not None else "MEMORY.md"
 
 
-def restore_page(boundary: Boundary, path: str, commit: str) -> str:
-    """Puts a page back as a commit has it; what stands on it now counts as written. Raises NotFound, BadRequest."""
+def restore_page(boundary: Boundary, path: str, commit: str, now_ms: int) -> str:
+    """Puts a page back as a commit has it; what stands on it now counts as written. What the page loses is kept as a
+    backup. Raises NotFound, BadRequest."""
     if not path.startswith(BANK) or ".." in path:
         raise BadRequest(f"{path[:80]!r} is not a page of the bank", hint="such as bank/opinions.md")
     history = WorkspaceHistory(boundary.root)
@@ -258,6 +260,10 @@ def restore_page(boundary: Boundary, path: str, commit: str) -> str:
             raise NotFound(f"{path} has no earlier version", hint="`pal memory bank diff` shows what has changed")
         commit = commits[1].id
     data = history.content(commit, path)
+    with suppress(NotFound):
+        before = boundary.read_bytes(path)
+        if loses(before, data):
+            keep_backup(boundary, path, before, now_ms)
     record = read_record(boundary)
     lines = generated_lines(data.decode("utf-8", "replace"))
     record.writing = [*record.writing, path]
