@@ -405,9 +405,12 @@ def _put(boundary: Boundary, path: str, data: bytes) -> None:
 
 
 def _appended(before: bytes | None, heading: str, words: str) -> bytes:
-    """MEMORY.md with one more line at its end; under a heading of its own the first time."""
+    """MEMORY.md with one more line at its end; under a heading of its own the first time. A kill before the proposal
+    was settled doubles nothing."""
     text = (before or b"").decode("utf-8", "surrogateescape")
     start = text.rstrip("\n") + "\n" if text.strip() else ""
+    if before is not None and start.endswith(f"\n- {words}\n"):
+        return before
     if f"\n{heading}\n" not in f"\n{start}":
         start += f"{chr(10) if start else ''}{heading}\n\n"
     return (start + f"- {words}\n").encode("utf-8", "surrogateescape")
