@@ -92,6 +92,7 @@ class SchemaCheck:
         self._steps += 1
         if not isinstance(schema, dict) or self._steps > MOST_STEPS or depth > MAX_DEPTH:
             return
+        self._steps += sum(len(each) for each in schema.values() if isinstance(each, list)) // 100
         yield from _own_problems(value, schema, where)
         if isinstance(target := schema.get("$ref"), str):
             yield from self.problems(value, self._referred(target), where, depth + 1)

@@ -49,6 +49,7 @@ _LEFT_OUT = frozenset(
 )
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,._-]+\])?(\s*(==|>=|<=|~=|<|>)\s*[A-Za-z0-9.*+!_-]+)*")
 _METADATA = re.compile(r"[^/]+\.dist-info/METADATA", re.IGNORECASE)
+_MODULE = re.compile(r"\w+(\.\w+)*")
 _BUILT = (".tar.gz", ".zip", ".tar.bz2", ".tgz")
 
 
@@ -242,7 +243,8 @@ def _entry_modules(text: str) -> list[str]:
     with suppress(configparser.Error):
         points.read_string(text)
     values = points[GROUP].values() if points.has_section(GROUP) else ()
-    return [value.partition(":")[0].strip() for value in values]
+    modules = [value.partition(":")[0].strip() for value in values]
+    return [each for each in modules if _MODULE.fullmatch(each)]  # no path that leads out
 
 
 def _beside_us(name: str) -> StagedPlugin | None:
