@@ -10,7 +10,7 @@ from palinurus.config.home import Home
 from palinurus.extensions.knowledge import reflect
 from palinurus.extensions.knowledge.operations import accept_proposal, list_proposals
 from palinurus.extensions.knowledge.operations import reflect as reflect_now
-from palinurus.workspace.boundary import Boundary
+from palinurus.workspace.boundary import MAX_BYTES, Boundary
 from support.open_home import opened
 
 OFF = {"search": {"provider": "none"}}
@@ -50,3 +50,13 @@ async def test_other_words_for_a_proposal_are_stored_without_secrets(home: Home,
         await accept_proposal(here.services, proposal=waiting.id, text=f"Anna's key is {secret}")
     assert "Anna's key is" in (workspace / "MEMORY.md").read_text()
     assert secret not in (workspace / "MEMORY.md").read_text()
+
+
+def test_the_record_of_many_pages_is_written_and_read_again(workspace: Path) -> None:
+    line = "W @Anna: Lives in the house by the river. [memory/2026-10-01.md#L2]"
+    pages = {f"bank/entities/Name-{page}.md": {f"{page:08x}": line * 10} for page in range(4_000)}
+    record = reflect.BankRecord(pages=pages)
+    for _ in range(2):
+        reflect.write_record(Boundary(workspace), record)
+    assert (workspace / reflect.RECORD).stat().st_size > MAX_BYTES
+    assert reflect.read_record(Boundary(workspace)) == record

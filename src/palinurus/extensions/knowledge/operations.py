@@ -294,5 +294,6 @@ async def restore_bank_page(
       pal memory bank restore bank/opinions.md
     """
     own = await services.keep(Knowledge).of(agent)
+    now_ms = services.clock.now_ms()
     async with own.reflecting:
-        return RestoredPage(page, await asyncio.to_thread(restore_page, own.boundary, page, commit))
+        return RestoredPage(page, await asyncio.to_thread(restore_page, own.boundary, page, commit, now_ms))
