@@ -103,6 +103,7 @@ class PostgresDatabase(Database):
             min_size=1,
             max_size=READERS + 1,
             timeout=CONNECT_SECONDS,
+            reconnect_timeout=CONNECT_SECONDS,  # then whoever reads next tries it: its pauses would become minutes
             open=True,
         )
         self._start_threads(READERS)
@@ -119,16 +120,14 @@ class PostgresDatabase(Database):
 
     @contextmanager
     def apart(self) -> Iterator[Transaction]:
+        connection = self._again(self._begin_apart)
         try:
-            with self._pool.connection() as connection:
-                connection.execute(f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {self._tenant_set}".encode())
-                try:
-                    yield PostgresTransaction(connection)
-                finally:
-                    if not is_lost(connection):
-                        connection.execute("ROLLBACK")
+            yield PostgresTransaction(connection)
         except psycopg.Error as error:
             raise translate_error(error, self.name) from None
+        finally:
+            _roll_back(connection)
+            self._pool.putconn(connection)
 
     async def examine(self) -> tuple[tuple[str, ...], int]:
         """Why rows of other tenants might be seen, and the form of the tables."""
@@ -175,9 +174,9 @@ class PostgresDatabase(Database):
 
     async def close(self) -> None:
         await self.flush()
+        await asyncio.to_thread(self._read_thread.shutdown)  # after the reads in progress and those that wait
         await asyncio.get_running_loop().run_in_executor(self._write_thread, self._close_connections)
         self._write_thread.shutdown()
-        self._read_thread.shutdown()
 
     # -- on the threads ----------------------------------------------------------------------------
 
@@ -232,6 +231,19 @@ class PostgresDatabase(Database):
             finally:
                 if not is_lost(connection):
                     connection.execute("COMMIT")
+
+    def _begin_apart(self) -> Connection:
+        """A connection of the pool in a reading transaction, which may pause for long between its reads."""
+        connection = self._pool.getconn()
+        try:
+            connection.execute(
+                f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {self._tenant_set};"
+                " SET LOCAL idle_in_transaction_session_timeout = 0".encode()
+            )
+        except BaseException:
+            self._pool.putconn(connection)
+            raise
+        return connection
 
     def _take_epoch(self, connection: Connection, filling: bool) -> int:
         """From now on an earlier writer of this tenant cannot commit: it is waited for, and then its epoch is old."""
