@@ -18,12 +18,15 @@ from palinurus.domain.messages import Usage
 from palinurus.extensions.postgres import database as engine
 from palinurus.extensions.postgres.database import PostgresDatabase, name_of
 from palinurus.extensions.postgres.form import check_apart
+from palinurus.extensions.schedule import store as schedule
 from palinurus.ledger.usage import UsageLedger, UsageRow
 from palinurus.operations import access
+from palinurus.storage.database import MemoryDatabase
 from palinurus.storage.transaction import ConstraintBroken, Transaction, declare_queries
 from support.postgres import Server, new_tenant
 
 declare_queries("access", access.__file__)
+declare_queries("cron_jobs", schedule.__file__)
 
 
 @pytest.fixture
@@ -95,6 +98,25 @@ async def test_whoever_takes_the_tenant_fences_the_earlier_writer(postgres: Serv
     await later.write(add("d"))
     assert await devices(later) == ['{"id": "a"}', '{"id": "b"}', '{"id": "d"}']
     await later.close()
+
+
+async def test_a_writer_that_waits_for_whoever_takes_the_tenant_is_fenced(
+    postgres: Server, database: PostgresDatabase
+) -> None:
+    await database.write(add("a"))
+    with psycopg.connect(postgres.schema) as taker, psycopg.connect(postgres.url, autocommit=True) as other:
+        taker.execute(f"{database._tenant_set}; SELECT pg_advisory_xact_lock({database._lock})".encode())
+        writing = asyncio.create_task(database.write(add("b")))
+        await asyncio.sleep(0)
+        for _ in range(1000):  # at most 10 seconds, until it waits
+            waits = "SELECT 1, pg_sleep(0.01) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            if (await asyncio.to_thread(other.execute, waits)).fetchone():
+                break
+        taker.execute("UPDATE holder SET epoch = epoch + 1")
+        taker.commit()
+    with pytest.raises(HomeTaken):
+        await writing
+    assert await devices(database) == ['{"id": "a"}']
 
 
 async def test_a_connection_that_is_cut_is_made_anew_and_nothing_is_lost_or_doubled(
@@ -235,6 +257,15 @@ async def test_a_commit_that_nobody_can_look_up_is_not_reported_as_failed(
     monkeypatch.undo()
     await database.write(add("c"))
     assert len(await devices(database)) == 2
+
+
+async def test_names_are_the_same_for_both_engines(database: PostgresDatabase) -> None:
+    def work(tx: Transaction) -> list[int]:
+        values = {"agent": "main", "enabled": 1}
+        tx.run("cron_jobs.put", id="a", row='{"name": "Äpfel"}', **values)
+        return [len(tx.all("cron_jobs.named", name=name)) for name in ("Äpfel", "ÄPFEL", "äpfel")]
+
+    assert await database.write(work) == await MemoryDatabase().write(work) == [1, 1, 0]
 
 
 async def test_it_is_no_file(database: PostgresDatabase) -> None:

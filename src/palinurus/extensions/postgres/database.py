@@ -76,13 +76,8 @@ class PostgresDatabase(Database):
         self._checkpoints = False
         self._tenant_set = sql.SQL("SET LOCAL pal.tenant = {}").format(sql.Literal(tenant)).as_string(None)
         self._lock = sql.SQL("hashtext('palinurus'), hashtext({})").format(sql.Literal(tenant)).as_string(None)
-        self._beginning = b"; ".join(
-            (
-                b"BEGIN",
-                self._tenant_set.encode(),
-                b"SELECT pg_advisory_xact_lock_shared(%s)" % self._lock.encode(),
-                b"SELECT (SELECT epoch FROM holder), pg_current_xact_id()::text",
-            )
+        self._beginning = (
+            sql.SQL("BEGIN; SELECT * FROM begin_work({})").format(sql.Literal(tenant)).as_string(None).encode()
         )
         try:
             self._conninfo = conninfo.make_conninfo(url, **{**LIMITS, **conninfo.conninfo_to_dict(url)})
@@ -280,8 +275,7 @@ class PostgresDatabase(Database):
     def _begin(self, connection: Connection) -> str:
         """One journey to the server: the tenant, the epoch behind its lock, and the number of the transaction."""
         cursor = connection.execute(self._beginning)
-        while cursor.nextset():
-            pass
+        cursor.nextset()
         row = cursor.fetchone()
         assert row is not None  # noqa: S101  # what a SELECT without a table gives
         if self._epoch is not None and row[0] != self._epoch:
