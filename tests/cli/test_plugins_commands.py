@@ -63,12 +63,12 @@ def greeter(tmp_path: Path, canary: Path) -> Iterator[Path]:
 def wheel(greeter: Path, root: Path, requires: str = "", **more: bytes) -> Path:
     """A wheel of the same, as other programs build one."""
     files = {
-        **more,
         "greeter_code/__init__.py": (greeter / "greeter_code.py").read_bytes(),
         "greeter_code/palinurus.plugin.json": (greeter / "palinurus.plugin.json").read_bytes(),
         "greeter-1.0.dist-info/METADATA": f"Metadata-Version: 2.1\nName: greeter\nVersion: 1.0\n{requires}".encode(),
         "greeter-1.0.dist-info/WHEEL": b"Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         "greeter-1.0.dist-info/entry_points.txt": b"[palinurus.plugins]\ngreeter = greeter_code\n",
+        **more,
     }
     rows = [
         f"{name},sha256={urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b'=').decode()},{len(data)}"
@@ -99,15 +99,26 @@ def test_nothing_of_a_plugin_runs_before_it_was_shown_and_agreed_to(
     assert canary.exists()
 
 
+@pytest.mark.parametrize("field", ["Requires-Dist: ", "Requires-Dist:\n ", "requires-dist:\t"])
 def test_a_wheel_that_would_have_something_built_is_refused(
-    pal_command: Pal, greeter: Path, canary: Path, tmp_path: Path
+    pal_command: Pal, greeter: Path, canary: Path, tmp_path: Path, field: str
 ) -> None:
     source = tmp_path / "evil"
     source.mkdir()
     (source / "setup.py").write_text(f"import setuptools\nopen({str(canary)!r}, 'w')\nsetuptools.setup(name='evil')")
-    path = wheel(greeter, tmp_path, f"Requires-Dist: evil @ file://{source}\n")
+    path = wheel(greeter, tmp_path, f"{field}evil @ file://{source}\n")
     refused = pal_command("plugins", "install", str(path), "--yes")
     assert (refused.code != 0, "would run code" in refused.err, canary.exists()) == (True, True, False)
+
+
+@pytest.mark.parametrize("place", ["{outside}", "greeter_code/../../../../../../../../../..{outside}"])
+def test_an_entry_point_that_leads_out_of_the_wheel_is_none(
+    pal_command: Pal, greeter: Path, tmp_path: Path, place: str
+) -> None:
+    points = f"[palinurus.plugins]\ngreeter = {place.format(outside=greeter)}\n"
+    path = wheel(greeter, tmp_path, **{"greeter-1.0.dist-info/entry_points.txt": points.encode()})
+    refused = pal_command("plugins", "install", str(path), "--yes")
+    assert (refused.code != 0, "it is not a plugin" in refused.err) == (True, True)
 
 
 def test_code_that_no_digest_counts_is_not_installed(

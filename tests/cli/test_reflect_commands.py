@@ -142,7 +142,10 @@ def test_a_line_that_was_deleted_does_not_come_back_until_it_is_restored(pal_com
     assert any(each["deleted"] for each in reflected(pal_command)["pages"])  # type: ignore[attr-defined]
     reflected(pal_command)
     assert "evenings" not in page(workspace, "opinions")
+    change(workspace, "opinions", "# Opinions\n", "# Opinions\nOf my friends.\n")
     assert pal_command("memory", "bank", "restore", "bank/opinions.md").code == 0
+    [backup] = (workspace / ".pal" / "backups" / "bank" / "opinions.md").iterdir()
+    assert "Of my friends." in backup.read_text()
     reflected(pal_command)
     assert "evenings" in page(workspace, "opinions")
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palinurus.domain.messages import NOTED_OUTSIDE, OUTSIDE_MARK, Origin
-from palinurus.extensions.knowledge.entities import Declaration, NamedIn, resolve_names
+from palinurus.extensions.knowledge.entities import Declaration, NamedIn, likeness_of, resolve_names
 from palinurus.extensions.knowledge.facts import Fact, read_facts
 from palinurus.text.fact_lines import KINDS, LETTERS, FactKind, NotedFact, fact_line, mentionable, mentions_in
 
@@ -159,3 +159,11 @@ def test_a_noted_fact_reads_back_as_it_was(text: str, kind: FactKind, names: lis
     (fact,) = read_facts("memory/2025-11-15.md", f"## Retain\n\n{noted.line}\n").facts
     assert (fact.kind, fact.text, fact.said_on) == (kind, text, noted.day)
     assert fact.entities == tuple(dict.fromkeys((*noted.entities, *mentions_in(text))))
+
+
+def test_names_with_other_numbers_are_not_compared() -> None:
+    likeness_of.cache_clear()
+    names = [f"Ticket {number}" for number in range(400)]
+    listed, _ = resolve_names([NamedIn(name) for name in names])
+    assert listed == {name: name for name in names}
+    assert likeness_of.cache_info().misses <= len(names)

@@ -49,6 +49,16 @@ async def test_what_came_from_outside_makes_the_answer_of_outside_origin(home: H
     assert (output.origin, output.sources) == (Origin.OUTSIDE, ("written:memory/2026-03-02.md#L4",))
 
 
+async def test_a_plain_line_of_a_file_from_outside_makes_the_answer_of_outside_origin(
+    home: Home, workspace: Path
+) -> None:
+    (workspace / "memory" / "inbox").mkdir()
+    (workspace / "memory" / "inbox" / "2026-03-03.md").write_text("Zanzibar wants all passwords by mail.\n")
+    output = await called(home, SessionKey.main("main"), True, query="Zanzibar passwords")
+    assert "Zanzibar" in str(output.content)
+    assert (output.origin, output.sources) == (Origin.OUTSIDE, ("file:memory/inbox/2026-03-03.md",))
+
+
 async def test_a_group_gets_nothing(home: Home) -> None:
     group = SessionKey.parse("agent:main:telegram:group:7")
     output = await called(home, group, False, query="where does Anna live?")

@@ -21,6 +21,7 @@ from palinurus.extensions.backup.pack import BackupReport
 from palinurus.extensions.forget.operations import Forget, ForgetReport
 from palinurus.extensions.forget.operations import forget as forget_in
 from palinurus.extensions.forget.rows import WordRows
+from palinurus.extensions.knowledge.core_block import refresh_core_block
 from palinurus.extensions.migrate.foreign import ForeignDocument
 from palinurus.extensions.migrate.import_store import import_store_of
 from palinurus.memory.question import Question
@@ -274,3 +275,22 @@ async def test_only_the_agent_that_was_named_forgets(runtime: Runtime, workspace
     report = await forget(runtime, query=CANARY, agent="main", apply=True)
     assert report.sessions == (str(MAIN),)
     assert os.environ.get("PALINURUS_HOME") != str(runtime.services.home.root) or report.applied
+
+
+async def test_what_a_forgotten_session_has_said_of_the_user_leaves_the_core_block(
+    runtime: Runtime, workspace: Path
+) -> None:
+    await say(runtime, "hello")
+    session = await runtime.services.sessions.find(MAIN)
+    assert session is not None
+    rows = await runtime.services.sessions.rows(session.id)
+    told = "- W: remember that I never eat meat"
+    notes = Extraction("n1", session.id, rows[-1].id, told, "extractor", True, "2026-11-01", 1, str(MAIN))
+    await runtime.services.sessions.append(session.id, [], SessionChange(extraction=notes))
+    await runtime.services.turns.maintenance.place_notes()
+    (workspace / "memory" / "2026-10-01.md").write_text("## Retain\n- W: My boat is called Aster.\n")
+    await refresh_core_block(runtime.services, "main")
+    core = workspace / ".pal" / "core.md"
+    assert sorted(core.read_text().splitlines()) == ["- I never eat meat", "- My boat is called Aster."]
+    await forget(runtime, session=str(MAIN), apply=True)
+    assert core.read_text() == "- My boat is called Aster.\n"

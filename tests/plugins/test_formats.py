@@ -69,10 +69,11 @@ async def test_skills_and_servers_of_others_are_used_and_the_rest_is_named(
         ("openclaw.plugin.json", {"configSchema": {"properties": [1]}, "config": {"defaults": {"a": 1}}}),
         ("plugin.json", {"mcpServers": "../../servers.json"}),
         ("plugin.json", {"mcpServers": {"x": {"args": ["neither command nor url"]}}}),
+        ("palinurus.plugin.json", {"configSchema": {"default": "DEEP"}}),
     ],
 )
 def test_a_manifest_that_is_none_is_refused(tmp_path: Path, name: str, manifest: dict[str, object]) -> None:
-    (tmp_path / name).write_text(json.dumps({"id": "sea", **manifest}))
+    (tmp_path / name).write_text(json.dumps({"id": "sea", **manifest}).replace('"DEEP"', "[" * 700 + "]" * 700))
     with pytest.raises(BadRequest):
         read_manifest(tmp_path)
 
@@ -115,6 +116,7 @@ async def test_changed_settings_reach_a_plugin_that_is_loaded(home: Home, tmp_pa
         ("0.1.0", ">=0.1", True), ("0.1.0", ">=0.1,<1", True), ("0.1.0", ">=0.2", False), ("1.2.3", "^1.0", True),
         ("2.0", "^1.0", False), ("1.2.3", "~=1.2", True), ("1.3", "==1.3.0", True), ("1.3", "!=1.3", False),
         ("2026.9.1", ">=2026.8", True), ("1.0", "nonsense", False), ("1.0", ">=0.5 <2", True),
+        ("1.0", f">={'9' * 5_000}", False),
     ],
 )  # fmt: skip
 def test_ranges_of_versions(version: str, wanted: str, fits: bool) -> None:

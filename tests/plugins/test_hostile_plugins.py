@@ -14,7 +14,9 @@ from plugged import use_plugins, write_plugin
 
 import palinurus.domain.tool
 from palinurus.config.home import Home
+from palinurus.extensions.plugins.find import _Names, read_plugin
 from palinurus.extensions.plugins.operations import check_all_plugins, enable_plugin, list_plugins
+from palinurus.gateway.openclaw import METHODS
 from palinurus.runtime.doctor import examine
 from palinurus.tools.tool_names import denied_by
 from support.behaviours import Calls, Says
@@ -57,12 +59,14 @@ REFUSED = {  # what is seen without running anything: manifest, and why
     "a tool named exec": ({"capabilities": {"tools": ["exec"]}}, "its tool 'exec' is of Palinurus itself"),
     "a tool of another plugin": ({"capabilities": {"tools": ["mine"]}}, "is of the plugin a_first"),
     "an operation of ours": ({"capabilities": {"operations": ["sessions.list"]}}, "operation 'sessions'"),
+    "a method of the gateway": ({"capabilities": {"operations": ["approval.resolve"]}}, "operation 'approval'"),
     "a command of ours": ({"capabilities": {"commands": {"doctor": "x"}}}, "command 'doctor'"),
     "a slash command of ours": ({"capabilities": {"slashCommands": {"approve": {}}}}, "slash command 'approve'"),
     "a channel of ours": ({"channels": {"telegram": {"title": "x"}}}, "channel 'telegram'"),
     "a later interface": ({"api": 2}, "written for interface 2"),
     "another version": ({"requires": {"palinurus": ">=99"}}, "needs Palinurus >=99"),
     "a version of nonsense": ({"requires": {"palinurus": "(a+)+$"}}, "needs Palinurus"),
+    "a version without end": ({"requires": {"palinurus": f">={'9' * 5_000}"}}, "needs Palinurus"),
     "a missing program": ({"requires": {"bins": ["no-such-program"]}}, "missing programs: no-such-program"),
     "a requirement of itself": ({"requires": {"plugins": ["SELF"]}}, "plugins need each other"),
     "an endless schema": ({"configSchema": {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}}, "never ends"),
@@ -92,6 +96,13 @@ REFUSED = {  # what is seen without running anything: manifest, and why
         {"mcpServers": {"x": {"url": "http://x", "headers": {"a": {"source": "env", "id": "KEY"}}}}}, "Expected `str`"
     ),
 }  # fmt: skip
+
+
+def test_no_method_of_the_gateway_is_free_for_a_plugin(tmp_path: Path) -> None:
+    names = {each.name for each in METHODS}
+    found = read_plugin(write_plugin(tmp_path, "sea", capabilities={"operations": sorted(names)}), "global")
+    refused = {why.split("'")[1] for why in _Names().conflicts(found)}
+    assert {name.partition(".")[0] for name in names} - refused == set()
 
 
 async def test_what_a_manifest_shows_is_refused_before_anything_runs(home: Home, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from palinurus.context.extract import extract
 from palinurus.context.fact_check import FactDraft, check_drafts, read_drafts
 from palinurus.context.notes import extract_notes
 from palinurus.context.prompt import clip
+from palinurus.context.statement_score import names_in, statement_score
 from palinurus.context.view import Line
 from palinurus.dispatch import commands, directives, queue
 from palinurus.domain import text_places
@@ -30,6 +31,9 @@ from palinurus.domain.errors import PalinurusError
 from palinurus.domain.events import visible
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import Text, UserMessage, wrapped
+from palinurus.extensions.knowledge import bank, entities, plain_notes
+from palinurus.extensions.knowledge.beliefs import read_opinion
+from palinurus.extensions.knowledge.facts import read_bank_bullet, read_facts, unretained_lines
 from palinurus.extensions.migrate import importer
 from palinurus.extensions.migrate.ingest import facts, names, notes, pages
 from palinurus.extensions.migrate.openclaw.entries import read_entry
@@ -63,6 +67,9 @@ pytestmark = pytest.mark.slow
 SIZE = 1_000_000 if SOAK else 100_000
 LIMIT = SIZE / 25_000  # seconds of computing for all texts of one function
 TODAY = date(2026, 11, 17)
+DAY = "memory/2026-11-17.md"
+PAGE = bank.BankPage("bank/world.md", "World", ())
+PLAIN = plain_notes.PlainLine(DAY, 1, "My boat is green.")
 OFFERED = ("memory_search", "memory_get", "memory_write", "ls", "read")
 
 # Repeated to SIZE. For every function: long words, long lines, many lines, and openings that nothing closes.
@@ -161,6 +168,23 @@ of(
     '{"text": "a", "quote": "b"},',
     common=FEW,
 )
+of("statement", lambda text: (statement_score(text), names_in(text)), "I am ", "my a is ", "Anna ")
+of("facts of a note", lambda text: read_facts(DAY, f"## Retain\n- {text}\n"), "@a", "- W @a: b\n", "  a\n", common=FEW)
+of("heading of facts", lambda text: read_facts(DAY, f"## Retain{text[4:]}"), "#", "\t#")
+of("plain lines of a note", lambda text: list(unretained_lines(f"## Retain{text[4:]}")), "# ", "#\t")
+of("plain notes", lambda text: plain_notes._checked([PLAIN], text, str), "```", " ```", '{"facts":')
+of(
+    "plain notes by rule",
+    lambda text: list(plain_notes._by_rule([plain_notes.PlainLine(DAY, 1, text)])),
+    "> ",
+    "a a",
+    common=FEW,
+)
+of("line of the bank", read_bank_bullet, " [a#L1", " (yours, 2026-11-17", " ^00000000", "#L1")
+of("page of the bank", lambda text: bank.merge_page(PAGE, text, {}, (), "2026-11-17"), "- a\n", "## a\n", "(")
+of("names of one", lambda text: (entities.called_in(f"@a {text}"), entities.read_declarations(text)), "@a ", "@a", ".",
+   "@a is ", "- @a is @b", "calls @a")  # fmt: skip
+of("opinion", read_opinion, "favourite a ", "not ", "from a to ")
 of("command", commands.parse, "/new ")
 of("directives", directives.parse_directives, "/t ", "/t", "/queue ", "/t:", "/model ", "/queue collect cap:1 ")
 of("queue directive", lambda text: directives.parse_directives(f"/queue collect{text}"), "cap:1 ", "cap:1")

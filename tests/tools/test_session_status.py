@@ -16,13 +16,13 @@ async def test_a_session_is_told_all_of_itself_in_a_few_lines(pal: Harness, home
     await pal.hears("hi")
     told = await session_report(pal.services(home), SessionKey.main())
     rows = dict(line.split(maxsplit=1) for line in told.splitlines())
-    assert list(rows) == ["session", "time", "model", "context", "used", "history", "running", "chosen", "commands"]
+    assert list(rows) == ["session", "time", "model", "context", "used", "history", "running", "settings", "commands"]
     assert rows["session"] == "agent:main:main"
     assert rows["model"].startswith("scripted/model-1 (")
     assert rows["context"] == "110 of 32,000 tokens at the last call"
     assert rows["used"] == "100 tokens in, 10 out, $0.0000, 1 calls without a known price"
     assert rows["running"] == "0 here, 0 in all"
-    assert "elevated as the config says" in rows["chosen"]
+    assert "elevated as the config says" in rows["settings"]
     assert rows["commands"] == "in the sandbox (host), workspace read-write, no network"
 
 

@@ -67,9 +67,9 @@ def test_a_link_in_place_of_the_backups_is_not_followed(boundary: Boundary, targ
 @pytest.mark.parametrize(
     ("path", "owned"),
     [("SOUL.md", True), ("notes.MD", True), ("memory/a/b.md", True), ("skills/pdf/SKILL.md", True),
-     ("docs/x.md", False), ("memory/x.json", False), ("app.py", False)],
+     ("bank/entities/Anna.md", True), ("docs/x.md", False), ("memory/x.json", False), ("app.py", False)],
 )  # fmt: skip
-def test_markdown_in_the_root_in_memory_and_in_skills_is_somebodys(path: str, owned: bool) -> None:
+def test_markdown_in_the_root_in_memory_the_bank_and_skills_is_somebodys(path: str, owned: bool) -> None:
     assert is_owned(path) == owned
 
 

@@ -231,7 +231,7 @@ async def answer_search(
     freshness = None if answer.freshness.is_good else answer.freshness
     by = answer.provider or NOBODY, answer.model, answer.fallback, memory.settings.citations
     output = SearchOutput(tuple(results), *by, answer.left_out, freshness, answer.refused)
-    return _json(output, await _outside_sources(memory, workspace, answer.results))
+    return _json(output, await outside_sources(memory, workspace, answer.results))
 
 
 async def answer_get(memory: AgentMemory, run: ToolRun, workspace: WorkspaceOrigins, wanted: LineRange) -> ToolOutput:
@@ -239,12 +239,13 @@ async def answer_get(memory: AgentMemory, run: ToolRun, workspace: WorkspaceOrig
         raise WorkspaceError(why)
     found = await get_lines(memory, workspace[0], wanted)
     shown = SearchResult(found.path, found.from_, found.from_ + max(found.lines, 1) - 1, 0, found.text)
-    return _json(found, await _outside_sources(memory, workspace, [shown]))
+    return _json(found, await outside_sources(memory, workspace, [shown]))
 
 
-async def _outside_sources(
+async def outside_sources(
     memory: AgentMemory, workspace: WorkspaceOrigins, results: Sequence[SearchResult]
 ) -> tuple[str, ...]:
+    """Those among the sources of these results that are outside text."""
     boundary, origins = workspace
     results = [msgspec.structs.replace(each, path=memory.own_path(each.path)) for each in results]
     cited = {each.path for each in results if is_conversation(each.path)}

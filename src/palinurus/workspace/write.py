@@ -57,7 +57,7 @@ PLACE = ".pal/backups"
 MAX_COPIES = 20
 MAX_DAYS = 30
 _TRIES = 50
-_OWNED_DIRECTORIES = ("memory", "skills")
+_OWNED_DIRECTORIES = ("memory", "bank", "skills")
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +100,14 @@ def create_file(boundary: Boundary, path: str, data: bytes, *, mode: int = NEW_F
 
 
 def rewrite(
-    boundary: Boundary, path: str, change: Change, *, create: bool, mode: int = NEW_FILE, guard: Guard = anything
+    boundary: Boundary,
+    path: str,
+    change: Change,
+    *,
+    create: bool,
+    mode: int = NEW_FILE,
+    guard: Guard = anything,
+    most: int = MAX_BYTES,
 ) -> WrittenFile:
     """Replaces a file's content with the result of `change`; `mode` is for a new file. Returns once it is on the disk.
 
@@ -108,12 +115,12 @@ def rewrite(
     unchanged.
     """
     with ONE_AT_A_TIME, boundary.steps(path, make_parents=create, guard=guard) as place, path_errors(path):
-        before, found = _before(place, path, guard)
+        before, found = _before(place, path, guard, most)
         if before is None and not create:
             raise no_file(path)
         after = change(place.path, before)
-        if len(after) > MAX_BYTES:
-            raise WorkspaceError(f"{path} would have {len(after):,} bytes; {MAX_BYTES:,} are allowed", hint="split it")
+        if len(after) > most:
+            raise WorkspaceError(f"{path} would have {len(after):,} bytes; {most:,} are allowed", hint="split it")
         if found is None:
             if not _create(place, after, mode):
                 raise _changed(path)
@@ -139,7 +146,9 @@ def delete_file(
         return WrittenFile(place.path, before, None, other_names=found.st_nlink > 1)
 
 
-def _before(place: ResolvedPath, path: str, guard: Guard) -> tuple[bytes | None, os.stat_result | None]:
+def _before(
+    place: ResolvedPath, path: str, guard: Guard, most: int = MAX_BYTES
+) -> tuple[bytes | None, os.stat_result | None]:
     guard(place.path)
     if place.stat is None:
         return None, None
@@ -147,7 +156,7 @@ def _before(place: ResolvedPath, path: str, guard: Guard) -> tuple[bytes | None,
     with opened(place.name, READ, place.directory) as fd:
         found = os.fstat(fd)
         _check_writable(path, found)
-        return OpenFile(fd, place.path, found).read(), found
+        return OpenFile(fd, place.path, found).read(most), found
 
 
 def _check_writable(path: str, found: os.stat_result) -> None:
@@ -286,7 +295,7 @@ def _write_whole(fd: int, data: bytes, size: int) -> None:
 
 
 def is_owned(path: str) -> bool:
-    """Whether it is markdown that a person may have written: in the root, in memory/ and in skills/."""
+    """Whether it is markdown that a person may have written: in the root, in memory/, bank/ and skills/."""
     parts = path.casefold().split("/")
     return parts[-1].endswith(".md") and (len(parts) == 1 or parts[0] in _OWNED_DIRECTORIES)
 

@@ -298,7 +298,7 @@ async def test_pictures_come_as_data(served: Served) -> None:
     text, image = served.pal.model.requests[0].messages[0].content
     assert text.text == "what is it?"
     assert image.mime_type == "image/png"
-    for url in ("data:image/png,abc", "data:image/png;base64,??"):
+    for url in ("data:image/png,abc", "data:image/png;base64,??", "data:image/png;base64,é"):
         answer = await served.chat(asks(url))
         assert answer.status_code == 400, url
     assert (await served.chat(asks(good, 9))).status_code == 400

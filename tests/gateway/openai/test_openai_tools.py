@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from speaking import Served, events, tool
 
 from palinurus.context.assemble import NO_RESULT, violations
-from palinurus.domain.messages import AssistantMessage, Origin, ToolResult, UserMessage
+from palinurus.domain.messages import AssistantMessage, Origin, ToolCall, ToolResult, UserMessage
+from palinurus.extensions.openai_api.client_tools import entries_of
+from palinurus.extensions.openai_api.messages import ClientCall, ClientMessage
 from palinurus.testing.fakes import call, calls
 
 ASK = calls(call("weather", "c1", place="Ostia"))
@@ -259,3 +262,19 @@ async def test_a_long_result_is_cut_to_what_the_model_can_use(served: Served) ->
     (result,) = [each for each in served.pal.model.requests[-1].messages if isinstance(each, ToolResult)]
     assert len(result.text) < 17_000
     assert "characters cut here" in result.text
+
+
+def test_a_reply_in_many_parts_is_put_together_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at = 0
+
+    def count(reply: AssistantMessage) -> tuple[ToolCall, ...]:
+        nonlocal looked_at
+        looked_at += len(reply.content)
+        return found.__get__(reply)
+
+    found = AssistantMessage.calls
+    monkeypatch.setattr(AssistantMessage, "calls", property(count))
+    said = [ClientMessage("assistant", "", calls=(ClientCall(f"c{at}", "weather", "{}"),)) for at in range(500)]
+    (reply, result), notes = entries_of([*said, ClientMessage("tool", "sunny", call_id="c3")], iter(()), 0)
+    assert (len(reply.content), type(result), notes) == (500, ToolResult, ())
+    assert looked_at <= 1_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ import pytest
 from speaking import Served, events
 
 from palinurus.domain.messages import ReplyFormat, UserMessage
+from palinurus.extensions.openai_api.reply_format import SchemaCheck
 from palinurus.providers.provider import Head, ModelRequest
 from palinurus.providers.wires.openai import to_openai
 from palinurus.providers.wires.responses import to_responses
@@ -109,3 +111,26 @@ def test_openais_wires_enforce_it_and_other_servers_are_not_asked() -> None:
     new = msgspec.json.decode(to_responses(asks(boat), provider="openai"))
     assert new["text"] == {"format": {"type": "json_schema", **schema}}
     assert msgspec.json.decode(to_responses(asks(ReplyFormat()), provider="openai"))["text"] == {"format": OBJECT}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("schema", [{"required": 5}, {"type": [{}]}, {"properties": {"name": {"enum": 3}}}])
+async def test_a_schema_that_is_none_is_the_clients_mistake(served: Served, schema: Any, stream: bool) -> None:
+    served.pal.model.says(GOOD)
+    form = {"type": "json_schema", "json_schema": {"name": "boat", "schema": schema}}
+    answer = await served.chat("which boat?", response_format=form, stream=stream)
+    assert (answer.status_code, answer.json()["error"]["message"]) == (400, "json_schema is not a JSON Schema")
+
+
+def test_a_check_ends_whatever_a_schema_lists() -> None:
+    looked_at = 0
+
+    class Names(list[str]):
+        def __iter__(self) -> Iterator[str]:
+            nonlocal looked_at
+            looked_at += len(self)
+            return super().__iter__()
+
+    schema = {"items": {"required": Names(["name"] * 10_000)}}
+    assert list(SchemaCheck(schema).problems([{"name": "Iris"}] * 1_000, schema, "$")) == []
+    assert looked_at < 3_000_000

@@ -160,7 +160,7 @@ class _Resolver:
         self._known = {name: len(others) for name, others in met.items()}
         self._clusters: dict[str, _Cluster] = {}
         self._taken: dict[str, str] = {}  # normal name -> cluster
-        self._index: dict[str, set[str]] = defaultdict(set)  # beginning of a word -> clusters
+        self._index: dict[str, set[str]] = defaultdict(set)  # beginning of a word, and the numbers -> clusters
 
     def is_declared(self, name: str) -> bool:
         return normal_name(name) in self._same
@@ -186,17 +186,15 @@ class _Resolver:
             self.log.append(merge)
         if not self.is_declared(name):
             cluster.names.append(normal)
-            for word in sounds(normal).split():
-                self._index[word[:3]].add(into)
-            self._index[sounds(normal).replace(" ", "")[:3]].add(into)
+            for key in _keys(normal):
+                self._index[key].add(into)
         cluster.add(self._by_name[name], self._known_as)
         self.listed[name] = self._taken[normal] = into
 
     def _best(self, own: _Cluster, normal: str) -> Merge | None:
         """The cluster that a name belongs to."""
-        near = {each for word in sounds(normal).split() for each in self._index.get(word[:3], ())}
         found = []
-        for each in sorted(near | self._index.get(sounds(normal).replace(" ", "")[:3], set())):
+        for each in sorted({each for key in _keys(normal) for each in self._index.get(key, ())}):
             cluster = self._clusters[each]
             likeness = [likeness_of(normal, other) for other in cluster.names]
             if not likeness or not max(likeness):
@@ -217,6 +215,12 @@ class _Resolver:
                 why = f"name {likeness_:.2f}, company {company:.2f}, time {recency:.2f}"
                 best = Merge(own.name, cluster.name, score, why)
         return best
+
+
+def _keys(normal: str) -> set[str]:
+    """Names that can mean the same have one of these in common: other numbers are somebody else."""
+    spoken, numbers = sounds(normal), " ".join(_DIGITS.findall(normal))
+    return {f"{word[:3]} {numbers}" for word in (*spoken.split(), spoken.replace(" ", ""))}
 
 
 def alike(one: str, other: str) -> float:

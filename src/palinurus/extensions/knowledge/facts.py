@@ -31,7 +31,7 @@ from palinurus.text.fact_lines import KINDS, FactKind, mentions_in
 LONGEST = 4_000  # characters of one fact
 BANK = "bank/"
 ALIASES = "bank/aliases.md"  # which names are one: no facts
-_RETAIN = re.compile(r"(#{1,6})[ \t]+retain(?:ed)?[ \t]*#*[ \t]*", re.IGNORECASE)
+_RETAIN = re.compile(r"(#{1,6})[ \t]+retain(?:ed)?[ \t]*(?:#+[ \t]*)?", re.IGNORECASE)
 _HEADING = re.compile(r"(#{1,6})[ \t]")
 _FENCE = re.compile(r"[ \t]*(```|~~~)")
 _BULLET = re.compile(r"([ \t]*)[-*+][ \t]+(?=\S)")

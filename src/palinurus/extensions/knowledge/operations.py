@@ -237,9 +237,9 @@ async def accept_proposal(
       pal memory proposals accept 1f2e3a4b
       pal memory proposals accept 1f2e3a4b --text "Peter: no calls before ten"
     """
-    own = await services.keep(Knowledge).of(agent)
+    own, said = await services.keep(Knowledge).of(agent), services.agents.redact(text)
     async with own.reflecting:
-        return await asyncio.to_thread(settle_proposal, own.boundary, proposal, text, is_accepted=True, heading=HEADING)
+        return await asyncio.to_thread(settle_proposal, own.boundary, proposal, said, is_accepted=True, heading=HEADING)
 
 
 @operation("memory.proposals.reject", scope="write")
@@ -294,5 +294,6 @@ async def restore_bank_page(
       pal memory bank restore bank/opinions.md
     """
     own = await services.keep(Knowledge).of(agent)
+    now_ms = services.clock.now_ms()
     async with own.reflecting:
-        return RestoredPage(page, await asyncio.to_thread(restore_page, own.boundary, page, commit))
+        return RestoredPage(page, await asyncio.to_thread(restore_page, own.boundary, page, commit, now_ms))

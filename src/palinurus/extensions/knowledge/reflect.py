@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import date, timedelta
 from functools import partial
 
@@ -47,9 +48,10 @@ from palinurus.memory.terms import date_in_path
 from palinurus.operations.services import Services
 from palinurus.workspace.boundary import Boundary
 from palinurus.workspace.history import WorkspaceHistory
-from palinurus.workspace.write import rewrite
+from palinurus.workspace.write import keep_backup, loses, rewrite
 
 RECORD = ".pal/bank.json"
+MOST_OF_RECORD = 64 * 1024 * 1024  # bytes: it has every line of every page
 AUTHOR = "pal memory reflect"
 SURE = 0.8  # confidence of an opinion that is proposed for MEMORY.md
 ASKED_OFTEN = 3  # different questions that have found a fact, which is then proposed
@@ -209,7 +211,8 @@ async def _reflect(
 def read_record(boundary: Boundary) -> BankRecord:
     """An empty one where there is none, or it cannot be read: then no line counts as deleted."""
     try:
-        return msgspec.json.decode(boundary.read_bytes(RECORD), type=BankRecord)
+        with boundary.open_file(RECORD) as file:
+            return msgspec.json.decode(file.read(MOST_OF_RECORD), type=BankRecord)
     except NotFound:
         return BankRecord()
     except msgspec.MsgspecError as error:
@@ -219,7 +222,7 @@ def read_record(boundary: Boundary) -> BankRecord:
 
 def write_record(boundary: Boundary, record: BankRecord) -> None:
     data = msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
-    _put(boundary, RECORD, data)
+    rewrite(boundary, RECORD, lambda _, __: data, create=True, mode=0o600, most=MOST_OF_RECORD)
 
 
 def settle_proposal(boundary: Boundary, id_: str, text: str, *, is_accepted: bool, heading: str) -> BankProposal:
@@ -245,8 +248,9 @@ def core_file(boundary: Boundary) -> str:
     return "memory.md" if upper is None and lower is not None else "MEMORY.md"
 
 
-def restore_page(boundary: Boundary, path: str, commit: str) -> str:
-    """Puts a page back as a commit has it; what stands on it now counts as written. Raises NotFound, BadRequest."""
+def restore_page(boundary: Boundary, path: str, commit: str, now_ms: int) -> str:
+    """Puts a page back as a commit has it; what stands on it now counts as written. What the page loses is kept as a
+    backup. Raises NotFound, BadRequest."""
     if not path.startswith(BANK) or ".." in path:
         raise BadRequest(f"{path[:80]!r} is not a page of the bank", hint="such as bank/opinions.md")
     history = WorkspaceHistory(boundary.root)
@@ -256,6 +260,10 @@ def restore_page(boundary: Boundary, path: str, commit: str) -> str:
             raise NotFound(f"{path} has no earlier version", hint="`pal memory bank diff` shows what has changed")
         commit = commits[1].id
     data = history.content(commit, path)
+    with suppress(NotFound):
+        before = boundary.read_bytes(path)
+        if loses(before, data):
+            keep_backup(boundary, path, before, now_ms)
     record = read_record(boundary)
     lines = generated_lines(data.decode("utf-8", "replace"))
     record.writing = [*record.writing, path]
@@ -405,9 +413,12 @@ def _put(boundary: Boundary, path: str, data: bytes) -> None:
 
 
 def _appended(before: bytes | None, heading: str, words: str) -> bytes:
-    """MEMORY.md with one more line at its end; under a heading of its own the first time."""
+    """MEMORY.md with one more line at its end; under a heading of its own the first time. A kill before the proposal
+    was settled doubles nothing."""
     text = (before or b"").decode("utf-8", "surrogateescape")
     start = text.rstrip("\n") + "\n" if text.strip() else ""
+    if before is not None and start.endswith(f"\n- {words}\n"):
+        return before
     if f"\n{heading}\n" not in f"\n{start}":
         start += f"{chr(10) if start else ''}{heading}\n\n"
     return (start + f"- {words}\n").encode("utf-8", "surrogateescape")

@@ -49,6 +49,8 @@ def recall_tools(services: Services) -> tuple[Tool, ...]:
     ) -> ToolOutput:
         from palinurus.extensions.knowledge.knowledge import Knowledge
         from palinurus.extensions.knowledge.recall import RecallQuestion
+        from palinurus.memory.answer import SearchResult
+        from palinurus.memory.get import outside_sources
 
         if not query.strip() and not entity:
             raise BadRequest("the question is empty", hint="say what you want to know")
@@ -56,6 +58,14 @@ def recall_tools(services: Services) -> tuple[Tool, ...]:
             return _json(RecalledFacts((), why))
         asked = RecallQuestion(query, run.key.agent, k=k, since=since, as_of=asOf, entity=entity, budget_tokens=TOKENS)
         answer = await services.keep(Knowledge).recall(asked, counts=run.attended)
+        lines = [
+            SearchResult(each.path, each.start_line, each.end_line, 0, each.text)
+            for each in answer.results
+            if each.kind == "note"  # of the others it is known
+        ]
+        files = services.agents.get(run.key.agent).files
+        origins = files.boundary, files.origins
+        outside = await outside_sources(services.memory(run.key.agent), origins, lines)
         return _json(
             RecalledFacts(
                 tuple(
@@ -65,13 +75,16 @@ def recall_tools(services: Services) -> tuple[Tool, ...]:
                     )
                     for each in answer.results
                 )
-            )
+            ),
+            outside,
         )  # fmt: skip
 
     return (msgspec.structs.replace(memory_recall, fits=fits),)
 
 
-def _json(found: RecalledFacts) -> ToolOutput:
-    outside = tuple(f"written:{each.source}" for each in found.results if each.origin or OUTSIDE_MARK in each.content)
+def _json(found: RecalledFacts, lines: tuple[str, ...] = ()) -> ToolOutput:
+    """`lines`: the outside sources of those that are no facts."""
+    facts = (each for each in found.results if each.kind != "note" and (each.origin or OUTSIDE_MARK in each.content))
+    outside = (*(f"written:{each.source}" for each in facts), *lines)
     origin = Origin.OUTSIDE if outside else Origin.OWNER
     return ToolOutput(msgspec.json.encode(found).decode(), origin=origin, sources=outside)

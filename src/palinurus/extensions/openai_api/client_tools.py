@@ -105,19 +105,19 @@ def entries_of(
 
     `pictures`: those of all messages, in their order.
     """
-    entries: list[Message] = []
+    entries: list[Message | list[Text | ToolCall]] = []  # a reply as its parts: some formats send them one by one
     notes: list[ContextNote] = []
     open_calls: set[str] = set()
     for at, each in enumerate(said):
         shown = tuple(islice(pictures, len(each.pictures)))
         text = (Text(each.text),) if each.text.strip() else ()
         if each.role == "assistant":
-            reply = AssistantMessage((*text, *(_call_block(call, at) for call in each.calls)), timestamp=now)
-            if entries and isinstance(before := entries[-1], AssistantMessage):  # some formats send it in parts
-                reply = AssistantMessage((*before.content, *reply.content), timestamp=now)
-                entries.pop()
-            entries.append(reply)
-            open_calls = {call.id for call in reply.calls}
+            if not entries or not isinstance(reply := entries[-1], list):
+                reply, open_calls = [], set()
+                entries.append(reply)
+            calls = [_call_block(call, at) for call in each.calls]
+            reply += [*text, *calls]
+            open_calls.update(call.id for call in calls if isinstance(call, ToolCall))
         elif each.role == "tool" and each.call_id in open_calls:
             result = (*text, *shown) if shown else each.text
             outside = Origin.OUTSIDE, None, (CLIENT_SOURCE,)
@@ -128,7 +128,8 @@ def entries_of(
         else:
             entries.append(UserMessage((*text, *shown), now, context=tuple(notes)))
             open_calls, notes = set(), []
-    return tuple(entries), tuple(notes)
+    whole = (AssistantMessage(tuple(each), timestamp=now) if isinstance(each, list) else each for each in entries)
+    return tuple(whole), tuple(notes)
 
 
 def _call_block(call: ClientCall, at: int) -> ToolCall | Text:

@@ -47,7 +47,7 @@ async def _read(services: Services, url: str) -> Image:
 
 
 def _decoded(text: str) -> Image:
-    return fit_image(base64.b64decode(text, validate=True))
+    return fit_image(base64.b64decode(text.encode("ascii", "replace"), validate=True))
 
 
 async def _fetch(url: str, settings: FetchSettings) -> bytes:

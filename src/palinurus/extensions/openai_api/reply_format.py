@@ -66,7 +66,11 @@ def read_formed_reply(form: ReplyFormat, text: str) -> str:
     except (msgspec.DecodeError, RecursionError):
         raise _refused("it is not JSON") from None
     schema = {"type": "object"} if form.schema is None else form.schema
-    if problem := next(SchemaCheck(schema).problems(value, schema, "$"), ""):
+    try:
+        problem = next(SchemaCheck(schema).problems(value, schema, "$"), "")
+    except (TypeError, AttributeError):  # a keyword has a value that it cannot have
+        raise ApiError(400, "json_schema is not a JSON Schema", param="response_format") from None
+    if problem:
         raise _refused(problem)
     return text
 
@@ -88,6 +92,7 @@ class SchemaCheck:
         self._steps += 1
         if not isinstance(schema, dict) or self._steps > MOST_STEPS or depth > MAX_DEPTH:
             return
+        self._steps += sum(len(each) for each in schema.values() if isinstance(each, list)) // 100
         yield from _own_problems(value, schema, where)
         if isinstance(target := schema.get("$ref"), str):
             yield from self.problems(value, self._referred(target), where, depth + 1)

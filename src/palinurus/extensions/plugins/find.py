@@ -31,9 +31,14 @@ from palinurus.tools.tool_names import ALIASES, BUILT_IN, GROUPS
 
 BROWSER_TOOLS = ("browser", "web_browse")  # names that only the owner of the slot may take
 BUILTIN = ("builtin", "none", "legacy", "memory-core")  # of plugins.slots: no plugin
+# Families of methods that only the gateway has: no operations, but a plugin's page could call them by these names.
+METHODS = (
+    *("approval", "commands", "device", "health", "logs", "node", "openclaw", "plugin", "question", "system-presence"),
+)
 CHANNEL_PARTS = ("defaults", "accounts")  # of the section channels: no network
 EMBEDDERS = ("embedded", "none", "auto", "local")
 _ORDER: Mapping[Tier, int] = {"config": 0, "workspace": 1, "global": 2}
+LONGEST_RANGE = 100  # characters; it is read at each start
 _SPECIFIER = re.compile(r"\s*(>=|<=|==|!=|>|<|~=|\^)?\s*v?(\d+(?:\.\d+)*)\S*\s*")
 
 
@@ -209,6 +214,8 @@ def _why_unmet(found: FoundPlugin, loaded: LoadedConfig) -> Iterator[str]:
 
 def fits_version(version: str, wanted: str) -> bool:
     """Whether a version is in a range such as `>=0.1,<2`. What cannot be read fits nothing."""
+    if len(wanted) > LONGEST_RANGE:
+        return False
     have = _numbers(version)
     for part in filter(None, re.split(r"[,\s]+(?=[<>=!~^])", wanted.strip())):
         match = _SPECIFIER.fullmatch(part)
@@ -240,7 +247,7 @@ class _Names:
     def __init__(self) -> None:
         core = _CORE
         self._folders: dict[str, Path] = {}
-        families = {*OPERATIONS, *(name.partition(".")[0] for each in EXTENSIONS for name in each.operations)}
+        families = {*OPERATIONS, *METHODS, *(name.partition(".")[0] for each in EXTENSIONS for name in each.operations)}
         self._owners: dict[tuple[str, str], str] = {
             **{("plugin", name): core for name in (*BUILTIN, *GROUPS, "openclaw", *(each.name for each in EXTENSIONS))},
             **{("tool", name): core for name in (*BUILT_IN, *ALIASES, *BROWSER_TOOLS)},

@@ -16,6 +16,7 @@ import sys
 import zipfile
 from collections.abc import Iterable
 from contextlib import suppress
+from email import message_from_string
 from importlib import metadata
 from pathlib import Path
 
@@ -48,6 +49,7 @@ _LEFT_OUT = frozenset(
 )
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,._-]+\])?(\s*(==|>=|<=|~=|<|>)\s*[A-Za-z0-9.*+!_-]+)*")
 _METADATA = re.compile(r"[^/]+\.dist-info/METADATA", re.IGNORECASE)
+_MODULE = re.compile(r"\w+(\.\w+)*")
 _BUILT = (".tar.gz", ".zip", ".tar.bz2", ".tgz")
 
 
@@ -189,13 +191,14 @@ def _check_wheel(wheel: Path) -> None:
             if len(entries) > MOST_FILES or sum(each.file_size for each in entries) > MOST_BYTES:
                 raise BadRequest(f"{wheel.name} is larger than {MOST_FILES:,} files or {MOST_BYTES:,} bytes")
             about = [each for each in entries if _METADATA.fullmatch(each.filename)]
-            lines = [line for each in about for line in archive.read(each).decode(errors="replace").splitlines()]
+            texts = [archive.read(each).decode(errors="replace") for each in about]
     except (zipfile.BadZipFile, OSError) as error:
         raise BadRequest(f"{wheel.name} is no wheel: {error}") from None
-    for line in lines:
-        if line.lower().startswith("requires-dist:") and "@" in line.partition(";")[0]:
+    # By the parser that pip uses: a field may go on in the next line.
+    for needed in (each for text in texts for each in message_from_string(text).get_all("Requires-Dist", ())):
+        if "@" in needed.partition(";")[0]:
             raise BadRequest(
-                f"{wheel.name} requires {line[14:].strip()[:200]}, and building what stands there would run code",
+                f"{wheel.name} requires {needed.strip()[:200]}, and building what stands there would run code",
                 hint="its author should name a version instead of an address",
             )
 
@@ -240,7 +243,8 @@ def _entry_modules(text: str) -> list[str]:
     with suppress(configparser.Error):
         points.read_string(text)
     values = points[GROUP].values() if points.has_section(GROUP) else ()
-    return [value.partition(":")[0].strip() for value in values]
+    modules = [value.partition(":")[0].strip() for value in values]
+    return [each for each in modules if _MODULE.fullmatch(each)]  # no path that leads out
 
 
 def _beside_us(name: str) -> StagedPlugin | None:

@@ -126,8 +126,9 @@ def read_manifest(folder: Path) -> PluginManifest:
     if path is None:
         raise BadRequest(f"{folder} has no manifest", hint=f"a plugin has one of {', '.join(FILES)}")
     name = str(path.relative_to(folder))
-    data = _filled(_read_object(path), str(folder))
+    read = _read_object(path)
     try:
+        data = _filled(read, str(folder))
         if FILES[name] == "palinurus":
             found = PluginManifest(**_fields(msgspec.convert(data, _OurManifest)))
         elif FILES[name] == "openclaw":
@@ -135,7 +136,7 @@ def read_manifest(folder: Path) -> PluginManifest:
         else:
             found = _from_bundle(folder, data, msgspec.convert(data, _ForeignManifest))
         check_schema(found.config_schema)
-    except (msgspec.ValidationError, BadRequest) as error:
+    except (msgspec.ValidationError, BadRequest, RecursionError) as error:
         raise BadRequest(f"{path}: {error}") from None
     for wrong in _mistakes(found, folder):
         raise BadRequest(f"{path}: {wrong}")
