@@ -211,7 +211,8 @@ def test_large_new_files_secrets_and_repositories_inside_are_left_out(root: Path
     history.commit("The beginning")
     (root / "big.bin").write_bytes(b"x" * (module.MAX_NEW_BYTES + 1))
     (root / ".env").write_text("KEY=secret")
-    (root / "server.pem").write_text("secret")
+    for name in ("server.pem", "credentials.json", "mcp-credentials.json", "gateway.token"):
+        (root / name).write_text("secret")
     (root / "node_modules").mkdir()
     (root / "node_modules" / "a.js").write_text("x")
     (root / ".pal" / "backups").mkdir(parents=True)

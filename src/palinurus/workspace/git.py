@@ -38,7 +38,7 @@ GIT_NO_REPLACE_OBJECTS=1 GIT_NO_LAZY_FETCH=1 GIT_ALLOW_PROTOCOL=none GIT_TERMINA
 # Never committed automatically: large, generated or secret files.
 _EXCLUDES = """.pal/ .pal-*.tmp node_modules/ .venv/ venv/ __pycache__/ *.pyc *.sqlite *.sqlite-wal *.sqlite-shm
 .env .env.* *.pem *.key *.p12 *.pfx *.jks *.kdbx .netrc .npmrc .pypirc .git-credentials id_rsa* id_ed25519*
-credentials.json"""
+credentials.json mcp-credentials.json gateway.token"""
 _MARKS_OF_WORK = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply", "BISECT_LOG")
 
 
