@@ -16,6 +16,7 @@ from psycopg_pool.base import AttemptWithBackoff
 from palinurus.domain.errors import CommitUnknown, HomeTaken, NotOffered, StorageError, StorageReadOnly
 from palinurus.domain.messages import Usage
 from palinurus.extensions.postgres import database as engine
+from palinurus.extensions.postgres import transaction
 from palinurus.extensions.postgres.database import PostgresDatabase, name_of
 from palinurus.extensions.postgres.form import check_apart
 from palinurus.extensions.schedule import store as schedule
@@ -181,6 +182,19 @@ async def test_a_long_read_may_pause_and_outlasts_connections_that_were_cut(
     assert await database.read(
         lambda tx: tx.execute("SELECT current_setting('idle_in_transaction_session_timeout')").fetchone()
     ) == ("1min",)
+
+
+async def test_rows_come_some_at_a_time(database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction, "FETCHED", 2)
+    for name in "abcde":
+        await database.write(add(name))
+    with database.apart() as tx:
+        first, second = tx.each("access.devices"), tx.each("access.devices")
+        assert [next(first), next(second), next(second)] == [(f'{{"id": "{each}"}}',) for each in "aab"]
+        assert tx.execute("SELECT count(*) FROM pg_cursors").fetchone() == (2,)
+        assert len(list(first)) == 4
+    assert len(await database.read(lambda tx: list(tx.each("access.devices")))) == 5
+    assert len(await database.write(lambda tx: list(tx.each("access.devices")))) == 5
 
 
 async def test_it_closes_after_the_reads_that_wait(postgres: Server) -> None:

@@ -27,6 +27,7 @@ from palinurus.storage.transaction import ConstraintBroken, Queries, Rows, Trans
 Connection = psycopg.Connection[tuple[Any, ...]]
 BIGINT = 20  # oid
 SMALL = 16 * 1024  # bytes of a statement that is worth preparing
+FETCHED = 1_000  # rows at a time, of a result of any size
 MARK = "\ufdd0"  # no character: what follows says which one cannot stand in a text of PostgreSQL. 0: NUL, 1: this one
 _MARK = MARK.encode()
 _PARTS = re.compile(r"--[^\n]*\n?|'(?:[^']|'')*'|::|%|:([a-z_]\w*)|\?(\d*)")
@@ -87,6 +88,7 @@ class PostgresTransaction(Transaction):
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)  # type: ignore[arg-type]  # it is used in the methods below only
+        self._cursors = 0
 
     def execute(self, sql: str, values: Any = ()) -> Rows:
         try:
@@ -98,6 +100,16 @@ class PostgresTransaction(Transaction):
     def run(self, query: str, /, **values: Any) -> int:
         cursor: Any = self.execute(self.queries[query], values)
         return max(int(cursor.rowcount), 0)
+
+    def each_of(self, sql: str, values: Any = ()) -> Iterator[Any]:
+        """The end of the transaction closes it, for whoever stops early: this generator may be dropped in another."""
+        self._cursors += 1
+        name = f"each_{self._cursors}"
+        opening = f"DECLARE {name} NO SCROLL CURSOR FOR {translate_query(sql)}"
+        self.connection.execute(opening, _named(values), prepare=False)
+        while rows := self.connection.execute(f"FETCH {FETCHED} FROM {name}", prepare=False).fetchall():
+            yield from rows
+        self.connection.execute(f"CLOSE {name}", prepare=False)
 
     def execute_many(self, sql: str, rows: Iterable[Mapping[str, Any] | Sequence[Any]]) -> None:
         try:
