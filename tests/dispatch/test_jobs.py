@@ -85,6 +85,28 @@ def virtually(test: Callable[[], Any]) -> Callable[[], None]:
 
 
 @virtually
+async def test_each_attempt_finds_what_all_before_it_have_done() -> None:
+    """Or a part of a reply that was sent is sent again (promise 3)."""
+    office, sent = Office(), list[str]()
+
+    async def send(_: Any, note: Note, job: Job) -> None:
+        done = msgspec.json.decode(job.outcome, type=list[str]) if job.outcome else []
+        for part in note.text.split()[len(done) :]:
+            sent.append(part)
+            done.append(part)
+            await office.jobs.note_progress(job.id, job.fence, done)
+            await asyncio.sleep(5)  # the lease is extended meanwhile
+            raise JobFailed("the network is down")
+
+    office.kinds["note"] = JobKind("note", Note, send, lease_ms=3000, retry=RetryPolicy(attempts=5))
+    await office.jobs.start()
+    await office.wants("one two three four")
+    await office.until(lambda states: states["one two three four"] in ("done", "failed"))
+    await office.jobs.close()
+    assert sent == ["one", "two", "three", "four"]
+
+
+@virtually
 async def test_a_lane_is_served_in_order_and_lanes_side_by_side() -> None:
     office = Office(at_once=2)
     await office.jobs.start()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from indexed import Indexed
@@ -131,6 +131,14 @@ async def test_a_backend_that_works_has_the_slot_alone(slot: Slot) -> None:
         (told(SearchResult("a.md", 1, 1, float("nan"), "")), "the answer of other cannot be read: a score of nan"),
         (told(SearchResult("a.md", 3, 2, 0.5, "")), "the answer of other cannot be read: lines 3 to 2 of 'a.md'"),
         (told(SearchResult("", 1, 1, 0.5, "")), "the answer of other cannot be read: lines 1 to 1 of ''"),
+        (
+            told(SearchResult("a.md", 1, 1, cast("float", "0.9"), "")),
+            "the answer of other cannot be read: Expected `float`, got `str` - at `$.results[0].score`",
+        ),
+        (
+            told(SearchResult("a.md", 1, 1, 0.5, cast("str", None))),
+            "the answer of other cannot be read: Expected `str`, got `null` - at `$.results[0].snippet`",
+        ),
     ],
 )
 async def test_where_it_fails_the_builtin_engine_answers_in_time_and_says_why(
@@ -188,6 +196,21 @@ async def test_one_that_cannot_be_opened_leaves_everything_to_the_builtin_engine
     assert (await memory.sync()).trouble == "there is no memory backend 'other'"
     assert (await memory.status()).backend_reason == "there is no memory backend 'other'"
     assert memory.own_path("memory/a.md") == "memory/a.md"
+
+
+async def test_one_that_fails_where_nothing_is_awaited_stops_nothing(
+    slot: Slot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, memory = slot.over(answering)
+
+    def fail(*_: str) -> str:
+        raise KeyError("a bug of somebody else")
+
+    monkeypatch.setattr(other, "start", fail)
+    monkeypatch.setattr(other, "own_path", fail)
+    memory.start()  # as the gateway does when it begins
+    assert memory.own_path("memory/a.md") == "memory/a.md"
+    assert (await memory.status()).backend_reason == "other cannot be started: KeyError: 'a bug of somebody else'"
 
 
 async def test_words_are_forgotten_in_both_and_a_backend_that_cannot_is_told(slot: Slot) -> None:

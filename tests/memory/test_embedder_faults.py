@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from palinurus.domain.errors import ConfigError, StorageFull
 from palinurus.memory.answer import IndexFreshness, SearchAnswer
 from palinurus.memory.chunk import chunk
 from palinurus.memory.document import DocumentRef, FileRow
-from palinurus.memory.embedder import Embedder
+from palinurus.memory.embedder import Embedder, EmbedderChain
 from palinurus.memory.fill import VectorFiller
 from palinurus.memory.question import Question
 from palinurus.memory.search import MemorySearch
@@ -82,3 +83,32 @@ async def test_partial_vectors_are_used_and_told(store: MemoryStore) -> None:
     embedder.mood = Mood.WELL
     answer = await asked(store, embedder)
     assert (answer.mode, answer.freshness.vectors, answer.freshness.embedded) == ("hybrid", "partial", 1)
+
+
+class Faulty(HashingEmbedder):
+    """Code of a plugin, or one whose key is not to be had."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        raise self.error
+
+    async def embed_query(self, text: str) -> bytes:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("data"), ConfigError("the file of the key is not there"), StorageFull("full")]
+)
+async def test_whatever_an_embedder_raises_costs_neither_the_answer_nor_those_after_it(
+    store: MemoryStore, error: Exception
+) -> None:
+    embedder = Faulty(error)
+    filled = await VectorFiller(store, EmbedderChain([embedder])).run()
+    answer = await asked(store, embedder)
+    assert "Karl" in answer.results[0].snippet
+    assert (answer.mode, answer.freshness.vectors) == ("keyword", "down")
+    for told in (filled.trouble, answer.freshness.why):
+        assert (getattr(error, "message", "") or "testing failed: KeyError: 'data'") in told

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -36,9 +37,9 @@ class BatchHome:
         server.other = self.desk.answer
         self.runtime = Runtime(home, dict(os.environ), process="pid 1 (gateway)")
 
-    def configure(self, **batch: Any) -> None:
+    def configure(self, remote: Mapping[str, Any] = MappingProxyType({}), **batch: Any) -> None:
         batch = {"enabled": True, "pollIntervalMs": 100, "least": 20, **batch}
-        remote = {"baseUrl": f"{self.server.url}/v1", "apiKey": KEY, "batch": batch}
+        remote = {"baseUrl": f"{self.server.url}/v1", "apiKey": KEY, "batch": batch, **remote}
         search = {"provider": "openai", "model": "m", "fallback": "none", "remote": remote, "sync": {"watch": False}}
         agents = {"defaults": {"workspace": str(self.workspace), "memorySearch": search}}
         self._home.config_path.write_text(json.dumps({"agents": agents}))
@@ -127,6 +128,30 @@ async def test_after_a_restart_it_is_looked_at_and_not_submitted_again(pal: Batc
     await pal.complete()
     assert len(pal.desk.submitted) == 1
     assert [each for each in pal.server.texts if "has berth" in each] == []
+
+
+async def test_a_service_that_makes_no_batch_for_now_has_the_texts_once_and_they_are_booked_once(
+    pal: BatchHome,
+) -> None:
+    pal.desk.busy, pal.desk.looks = 3, 0
+    await pal.start()
+    await pal.complete()
+    assert (pal.desk.calls.count("POST files"), len(pal.desk.submitted)) == (1, 1)
+    assert pal.desk.files == {}
+    [booked] = await pal.runtime.services.usage.totals("model", zone=pal.runtime.services.clock.zone)
+    assert booked.calls == 1 + pal.desk.calls.count("POST embeddings")
+
+
+async def test_a_batch_that_exceeds_the_tokens_of_a_day_leaves_the_texts_to_be_embedded_directly(
+    pal: BatchHome,
+) -> None:
+    many = [f"- Berth {number} has berth {number * 17}." for number in range(300)]
+    (pal.workspace / "MEMORY.md").write_text("\n".join(many) + "\n")
+    pal.configure({"tokensPerDay": 1_500})
+    await pal.start()
+    await pal.until(lambda: any("has berth" in each for each in pal.server.texts))
+    [job] = await pal.jobs()
+    assert (job.state, pal.desk.files, pal.desk.submitted) == ("failed", {}, [])
 
 
 async def test_what_an_expired_batch_has_made_is_used_and_the_rest_is_made_by_the_next(pal: BatchHome) -> None:

@@ -27,6 +27,7 @@ class BatchDesk:
         self.batches: dict[str, Json] = {}
         self.submitted: list[Json] = []  # what was asked for, one for each batch
         self.bodies: list[Json] = []  # of the texts
+        self.busy = 0  # so many times no batch is made
         self.loses_answer = 0  # so many batches are made without an answer that says so
         self.looked: dict[str, int] = {}
         self.calls: list[str] = []
@@ -63,6 +64,9 @@ class BatchDesk:
                 "purpose": "batch", "status": "processed"}  # fmt: skip
 
     def _begin(self, wanted: Json) -> Json | Refuses:
+        if self.busy:
+            self.busy -= 1
+            return Refuses(503)
         self.submitted.append(wanted)
         name = f"batch-{len(self.submitted)}"
         lines = [json.loads(line) for line in self.files[wanted["input_file_id"]].splitlines()]

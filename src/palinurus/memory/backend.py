@@ -16,6 +16,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -174,9 +175,13 @@ class FallbackMemory:
         return replace(status, backend=name, backend_wanted=self._name, backend_reason=reason)
 
     def own_path(self, path: str) -> str:
-        with suppress(BackendError):  # a backend that cannot be opened has told no paths
+        try:
             return self._opened().own_path(path)
-        return path
+        except BackendError:  # a backend that cannot be opened has told no paths
+            return path
+        except Exception as error:  # code of a plugin
+            log.warning("the memory backend %s cannot say where %.100r is", self._name, path, exc_info=error)
+            return path
 
     def listen(self, on_sync: OnSync) -> Callable[[], None]:
         self._listeners.append(on_sync)
@@ -188,6 +193,9 @@ class FallbackMemory:
             self._opened().start()
         except BackendError as error:
             self._fell_back(error.message)
+        except Exception as error:  # code of a plugin
+            log.warning("the memory backend %s cannot be started", self._name, exc_info=error)
+            self._fell_back(f"{self._name} cannot be started: {type(error).__name__}: {error}")
 
     async def close(self) -> None:
         self._closed = True
@@ -275,6 +283,10 @@ def _nonsense(answer: object) -> str:
     """What is wrong with an answer; empty: nothing."""
     if not isinstance(answer, SearchAnswer):
         return f"it is a {type(answer).__name__}"
+    try:
+        msgspec.convert(msgspec.to_builtins(answer), SearchAnswer)
+    except (msgspec.MsgspecError, TypeError, RecursionError) as error:  # a struct takes whatever it is made with
+        return str(error)[:200]
     for each in answer.results:
         if not 0 <= each.score <= 1:
             return f"a score of {each.score}"

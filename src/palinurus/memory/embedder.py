@@ -8,13 +8,14 @@ import asyncio
 import logging
 import math
 import struct
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from msgspec import Struct
 
 from palinurus.domain.clock import Clock
-from palinurus.domain.errors import EmbedderError
+from palinurus.domain.errors import EmbedderError, PalinurusError, StorageError
 from palinurus.memory.answer import EmbedderFallback
 
 if TYPE_CHECKING:
@@ -184,10 +185,26 @@ class EmbedderChain:
         if self._at:
             try:
                 async with asyncio.timeout(RETURN_SECONDS):
-                    await self._members[0].embed_query("Is the embedder back?")
-            except (EmbedderError, TimeoutError):
+                    with embedder_errors(self._members[0]):
+                        await self._members[0].embed_query("Is the embedder back?")
+            except (EmbedderError, StorageError, TimeoutError):
                 return
             self._at, self._reason = 0, ""
+
+
+@contextmanager
+def embedder_errors(embedder: Embedder) -> Iterator[None]:
+    """Makes what an embedder raises EmbedderErrors: it may be code of a plugin, or lack a secret of the config."""
+    try:
+        yield
+    except (EmbedderError, StorageError, TimeoutError):
+        raise
+    except PalinurusError as error:
+        raise EmbedderError(error.message, hint=error.hint) from error
+    except Exception as error:
+        provider = embedder.space.provider
+        log.warning("the embedder %s failed", provider, exc_info=error)
+        raise EmbedderError(f"{provider} failed: {type(error).__name__}: {error}") from error
 
 
 _SLACK = 1e-3

@@ -23,7 +23,7 @@ from msgspec import Struct, field
 from palinurus.domain.errors import EmbedderError, StorageError
 from palinurus.memory.answer import OnProgress, Progress
 from palinurus.memory.document import MissingVector
-from palinurus.memory.embedder import RETURN_SECONDS, Embedder, EmbedderChain, Space, check_vectors
+from palinurus.memory.embedder import RETURN_SECONDS, Embedder, EmbedderChain, Space, check_vectors, embedder_errors
 from palinurus.memory.store import MemoryStore
 
 T = TypeVar("T")
@@ -208,13 +208,15 @@ class VectorFiller(Struct, eq=False):
 
     async def _vectors(self, embedder: Embedder, missing: list[MissingVector]) -> list[bytes]:
         vectors = await self._within(embedder, embedder.embed([each.meaning for each in missing]))
-        check_vectors(embedder.space, vectors, len(missing))
+        with embedder_errors(embedder):
+            check_vectors(embedder.space, vectors, len(missing))
         return vectors
 
     async def _within(self, embedder: Embedder, asked: Coroutine[Any, Any, T]) -> T:
         try:
             async with asyncio.timeout(self.step_seconds):
-                return await asked
+                with embedder_errors(embedder):
+                    return await asked
         except TimeoutError as error:
             said = f"the embedder {embedder.space.model} gave no vectors within {self.step_seconds:g} seconds"
             raise EmbedderError(said, hint="it is tried again later") from error

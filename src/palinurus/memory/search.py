@@ -28,7 +28,7 @@ from palinurus.domain.errors import EmbedderError, StorageDamaged, StorageError
 from palinurus.domain.messages import OUTSIDE_MARK
 from palinurus.memory.answer import IndexFreshness, SearchAnswer, SearchResult
 from palinurus.memory.document import CandidateSet, WordQuery
-from palinurus.memory.embedder import Embedder, EmbedderChain, Space, check_vectors
+from palinurus.memory.embedder import Embedder, EmbedderChain, Space, check_vectors, embedder_errors
 from palinurus.memory.question import MAX_QUERY, Question
 from palinurus.memory.rank import RankedCandidate, RankedList, rank, rejudged
 from palinurus.memory.settings import MemorySettings, SearchLimits
@@ -350,15 +350,19 @@ class MemorySearch(msgspec.Struct, frozen=True, eq=False):
                     return _Vector(None, "down", NOBODY_ASKED)
                 if unless is not None and embedder.space == unless.space:
                     return unless
-                vector = await embedder.embed_query(text)
-            check_vectors(embedder.space, [vector], 1)
+                with embedder_errors(embedder):
+                    vector = await embedder.embed_query(text)
+                    check_vectors(embedder.space, [vector], 1)
             return _Vector(vector, space=embedder.space)
         except TimeoutError:
             said = f"the embedder did not answer within {seconds:g} s"
             self._note(embedder, EmbedderError(said))
             return _Vector(None, "down", f"{said}: searched by words alone")
-        except EmbedderError as error:
-            self._note(embedder, error)
+        except StorageDamaged:
+            raise
+        except (EmbedderError, StorageError) as error:  # of storage: what is sent could not be booked
+            if isinstance(error, EmbedderError):
+                self._note(embedder, error)
             return _Vector(None, "down", f"searched by words alone: {error}")
 
     def _note(self, embedder: Embedder | None, error: EmbedderError) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 from functools import partial
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from palinurus.memory.search import QueryHelpers
     from palinurus.memory.store import MemoryStore
 
-
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 LOCAL = "local"  # OpenClaw's name for a GGUF file; without one it is the embedded model
 PROVIDERS = {"gemini": "google"}  # embedders whose provider of models has another name
@@ -296,7 +297,11 @@ class Memories:
                 return self._opener(provider, place.address)(place)
             except PalinurusError as error:
                 why = EmbedderError(error.message, hint=error.hint, lasting=True)
-                return UnusableEmbedder(Space(provider, model, 0), why)
+            except Exception as error:  # code of a plugin
+                log.warning("the embedder %s cannot be opened", provider, exc_info=error)
+                said = f"{provider} cannot be opened: {type(error).__name__}: {error}"
+                why = EmbedderError(said, lasting=True)
+            return UnusableEmbedder(Space(provider, model, 0), why)
 
         return self._kept((provider, model, agent_id, place.address, repr(place.options)), opened)
 

@@ -398,7 +398,10 @@ def claim_job(tx: Transaction, kind: JobKind, lane: str, now: int) -> Job | None
 
 
 def change_job(tx: Transaction, seen: Job, after: Job) -> Job | None:
-    changed = tx.run("jobs.change_job", **_values(after), seen_fence=seen.fence, seen_state=seen.state)
+    # What was noted since it was seen (note_progress) stays: an attempt that fails does not know it.
+    outcome = {"outcome": None} if after.outcome is seen.outcome else {}
+    values = _values(after) | outcome
+    changed = tx.run("jobs.change_job", **values, seen_fence=seen.fence, seen_state=seen.state)
     return after if changed else None
 
 

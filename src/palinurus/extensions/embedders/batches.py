@@ -97,6 +97,8 @@ class BatchProgress(Struct, frozen=True):
 
     batch: str = ""
     looked_at: int = 0
+    reserved: bool = False  # its tokens are booked
+    file: str = ""  # its texts are uploaded
 
 
 class BatchRun(Struct, frozen=True):
@@ -116,8 +118,8 @@ class BatchRun(Struct, frozen=True):
         wait = before.looked_at + round(options.poll_seconds * 1000) - now
         if 0 < wait <= options.poll_seconds * 1000:
             raise JobFailed(self.job.trouble or "the batch is under way", retry_after=wait / 1000)
-        batch = await (self._look(before.batch) if before.batch else self._submit())
-        await self.services.jobs.note_progress(self.job.id, self.job.fence, BatchProgress(batch.id, now))
+        batch = await (self._look(before.batch) if before.batch else self._submit(before))
+        await self._note(BatchProgress(batch.id, now))
         if batch.status in ("completed", "expired", "cancelled", "failed"):
             return await self._collect(batch)
         if now - self.job.added_at > options.timeout_minutes * 60_000:
@@ -128,11 +130,26 @@ class BatchRun(Struct, frozen=True):
         said = f"the batch {batch.id} is {batch.status}: {counts.completed:,} of {counts.total:,}"
         raise JobFailed(said, retry_after=options.poll_seconds)
 
-    async def _submit(self) -> EmbeddingBatch:
+    async def _submit(self, before: BatchProgress) -> EmbeddingBatch:
         if self.job.attempts > 1:
             for batch in (await self._asked("GET", f"/batches?limit={TOGETHER}", BatchList)).data:
                 if (batch.metadata or {}).get(OWNER) == self.job.id:
                     return batch
+        wanted = {
+            "input_file_id": (file := before.file or await self._uploaded(before)),
+            "endpoint": "/v1/embeddings",
+            "completion_window": "24h",
+            "metadata": {OWNER: self.job.id},
+        }
+        try:
+            return await self._asked("POST", "/batches", EmbeddingBatch, wanted)
+        except EmbedderError as error:
+            if error.lasting:
+                await self._remove(file)
+            raise
+
+    async def _uploaded(self, before: BatchProgress) -> str:
+        """The file with the texts. It is noted down: a service that makes no batch of it is asked again, without it."""
         lines, texts, size = list[bytes](), list[str](), 0
         for each in await self.memory.unembedded(self.embedder.space, MOST_TEXTS):
             line = self._line(each.digest, each.meaning)
@@ -142,14 +159,18 @@ class BatchRun(Struct, frozen=True):
             texts.append(each.meaning)
         if not lines:
             raise JobRefused("every text has its vector by now")
-        await self.embedder.place.reserve(self.embedder.model, sum(map(estimate_tokens, texts)))
-        wanted = {
-            "input_file_id": await self._upload(b"".join(lines)),
-            "endpoint": "/v1/embeddings",
-            "completion_window": "24h",
-            "metadata": {OWNER: self.job.id},
-        }
-        return await self._asked("POST", "/batches", EmbeddingBatch, wanted)
+        if not before.reserved:
+            try:
+                await self.embedder.place.reserve(self.embedder.model, sum(map(estimate_tokens, texts)))
+            except EmbedderError as error:  # a day's tokens may never be enough for all at once
+                raise JobRefused(str(error)) from None
+            await self._note(BatchProgress(reserved=True))
+        file = await self._upload(b"".join(lines))
+        await self._note(BatchProgress(reserved=True, file=file))
+        return file
+
+    async def _note(self, progress: BatchProgress) -> None:
+        await self.services.jobs.note_progress(self.job.id, self.job.fence, progress)
 
     def _line(self, digest: bytes, text: str) -> bytes:
         body = self.embedder.body_of(text) | {"encoding_format": "base64"}
