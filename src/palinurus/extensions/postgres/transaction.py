@@ -19,6 +19,7 @@ from psycopg import errors
 from psycopg.adapt import Buffer, Dumper, Loader
 from psycopg.pq import Format
 from psycopg.types.string import ByteaLoader, StrDumperUnknown
+from psycopg_pool import PoolClosed
 
 from palinurus.domain.errors import PalinurusError, StorageError, StorageFull, StorageReadOnly
 from palinurus.storage.transaction import ConstraintBroken, Queries, Rows, Transaction, many_rows
@@ -175,11 +176,11 @@ def is_lost(connection: Connection | None) -> bool:
 
 def may_pass(error: psycopg.Error) -> bool:
     """Whether the same work may succeed in a moment: the server was out of reach, or another transaction in the way."""
-    if isinstance(error, errors.DiskFull | errors.QueryCanceled):
+    if isinstance(error, errors.DiskFull | errors.QueryCanceled | PoolClosed):
         return False
     state = error.sqlstate or ""
     if state:
-        return state[:2] in ("08", "40") or state in ("53300", "57P01", "57P02", "57P03", "25P03")
+        return state[:2] in ("08", "40") or state in ("53300", "57P01", "57P02", "57P03", "57P05", "25P03")
     return isinstance(error, psycopg.OperationalError)
 
 
