@@ -35,8 +35,10 @@ async def live(database: Database, name: str) -> None:
     store, log = SessionStore(database, FakeClock(), ids), AuditLog(database, FakeClock(), ids)
     for key in (SessionKey.main(), SessionKey.parse(f"agent:main:{name}")):
         session = await store.open(key)
+        odd = (f"{name}\0", f"{name}\1", f"{name}\2")  # in their order
         said = [
-            MessageEntry(f"{name}-{at}", T, None, message=UserMessage(f"word {at} \0 of {name}")) for at in range(9)
+            MessageEntry(each, T, None, message=UserMessage(f"word {at} \0 of {name}"))
+            for at, each in enumerate((*odd, *(f"{name}-{at}" for at in range(3, 9))))
         ]
         await store.append(session.id, said)
         notes = Extraction(f"{session.id}-{name}", session.id, said[-1].id, "notes", "model", True, "", 1)

@@ -28,7 +28,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 BIGINT = 20  # oid
 SMALL = 16 * 1024  # bytes of a statement that is worth preparing
 FETCHED = 1_000  # rows at a time, of a result of any size
-MARK = "\ufdd0"  # no character: what follows says which one cannot stand in a text of PostgreSQL. 0: NUL, 1: this one
+MARK = "\1"  # before what cannot stand in a text of PostgreSQL. 1: NUL, 2: this one. The order of texts stays as it is
 _MARK = MARK.encode()
 _PARTS = re.compile(r"--[^\n]*\n?|'(?:[^']|'')*'|::|%|:([a-z_]\w*)|\?(\d*)")
 
@@ -54,7 +54,7 @@ class _Truth(Loader):
 class _TextDumper(StrDumperUnknown):
     def dump(self, obj: str) -> Buffer | None:
         if "\0" in obj or MARK in obj:
-            obj = obj.replace(MARK, f"{MARK}1").replace("\0", f"{MARK}0")
+            obj = obj.replace(MARK, f"{MARK}\2").replace("\0", f"{MARK}\1")
         return obj.encode()
 
 
@@ -69,7 +69,7 @@ class _BytesLoader(ByteaLoader):
 
 
 def _unmarked(data: bytes) -> bytes:
-    return data.replace(_MARK + b"0", b"\0").replace(_MARK + b"1", _MARK) if _MARK in data else data
+    return data.replace(_MARK + b"\1", b"\0").replace(_MARK + b"\2", _MARK) if _MARK in data else data
 
 
 def prepare_connection(connection: Connection) -> None:
