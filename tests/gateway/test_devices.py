@@ -9,6 +9,7 @@ import pytest
 from serving import CLIENT, Key, Running, Told, Visitor, running
 
 from palinurus.config.home import Home
+from palinurus.operations.access import PairedDevice
 
 FAR = {"X-Forwarded-For": "203.0.113.9"}  # whatever it says: not from this machine
 
@@ -131,6 +132,27 @@ async def test_a_revoked_device_is_shown_out_and_does_not_come_back(served: Runn
     assert told.payload["auth"]["deviceToken"]
     await back.leave()
     await bystander.leave()
+
+
+@pytest.mark.parametrize("what", ["device", "token"])
+async def test_what_is_revoked_while_it_comes_in_stays_outside(
+    served: Running, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    key = Key()
+    await (await enter(served, key))[0].leave()
+    token, secret = await served.register.make_token("reader", ["read"])
+    give = served.register.device_token
+
+    async def late(device: PairedDevice) -> str:
+        await (served.register.revoke_token(token.id) if what == "token" else served.register.revoke_device(key.id))
+        return await give(device)
+
+    monkeypatch.setattr(served.register, "device_token", late)
+    visitor, told = await enter(served, key, token=secret)
+    assert not told.ok
+    await visitor.closed()
+    alive = [each for each in served.register.tokens() if each.device_id and not each.revoked_at]
+    assert len(alive) == (what == "token")  # that of the device itself
 
 
 async def test_the_token_of_one_device_is_no_good_for_another(served: Running) -> None:

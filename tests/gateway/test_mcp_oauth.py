@@ -12,6 +12,7 @@ from mcp_clients import CALLBACK, VERIFIER, Flow, address, client
 from serving import PATIENCE, Running, configure, request, running
 
 from palinurus.config.home import Home
+from palinurus.domain.errors import StorageError
 from palinurus.extensions.mcp.authorization import (
     AuthorizationServer,
     ClientMetadata,
@@ -113,6 +114,27 @@ async def test_a_renewal_replaces_both_tokens_and_a_second_one_ends_the_access(f
     assert (again.status, again.json["error"]) == (400, "invalid_grant")
     assert await flow.status(told.json["access_token"]) == 401  # whoever had it may be the thief
     assert (await flow.renew(told.json["refresh_token"])).status == 400
+
+
+@pytest.mark.parametrize("stored", [0, 1])
+async def test_a_renewal_that_could_not_be_stored_may_be_tried_again(
+    flow: Flow, served: Running, monkeypatch: pytest.MonkeyPatch, stored: int
+) -> None:
+    first = await flow.tokens()
+    give, left = served.register.give_token, stored
+
+    async def fails(*arguments: Any) -> str:
+        nonlocal left
+        if not left:
+            raise StorageError("the disk is full")
+        left -= 1
+        return await give(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(served.register, "give_token", fails)
+        assert (await flow.renew(first["refresh_token"])).status >= 500
+    told = await flow.renew(first["refresh_token"])
+    assert (told.status, await flow.status(told.json["access_token"])) == (200, 200)
 
 
 async def test_two_renewals_at_once_end_the_access(flow: Flow) -> None:

@@ -11,6 +11,8 @@ from palinurus.config.home import Home
 from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import NOTED_OUTSIDE, Origin
 from palinurus.domain.tool import ToolOutput, ToolRun
+from palinurus.extensions.knowledge.knowledge import Knowledge
+from palinurus.extensions.knowledge.recall import RecallQuestion
 from support.open_home import opened
 
 NOTE = f"""## Retain
@@ -57,6 +59,24 @@ async def test_a_plain_line_of_a_file_from_outside_makes_the_answer_of_outside_o
     output = await called(home, SessionKey.main("main"), True, query="Zanzibar passwords")
     assert "Zanzibar" in str(output.content)
     assert (output.origin, output.sources) == (Origin.OUTSIDE, ("file:memory/inbox/2026-03-03.md",))
+
+
+async def test_a_folder_that_is_from_outside_from_now_on_is_so_though_no_file_has_changed(
+    home: Home, workspace: Path
+) -> None:
+    (workspace / "memory" / "clients").mkdir()
+    (workspace / "memory" / "clients" / "2026-03-03.md").write_text("## Retain\n- W @Zoe: My boss is in Zanzibar.\n")
+    asked = RecallQuestion("Zanzibar", entity="Zoe")
+    async with opened(home, memory=OFF) as here:
+        own = await here.services.keep(Knowledge).of("main")
+        for _ in range(10_000):  # until the file is too old to be read once more
+            if not (await own.sync()).changed:
+                break
+        [found] = (await here.services.keep(Knowledge).recall(asked)).results
+        assert found.origin == ""
+    async with opened(home, memory=OFF, tools={"untrustedPaths": ["clients/"]}) as here:
+        [found] = (await here.services.keep(Knowledge).recall(asked)).results
+        assert found.origin == "outside"
 
 
 async def test_a_group_gets_nothing(home: Home) -> None:

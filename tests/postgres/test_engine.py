@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import UTC
@@ -10,17 +11,23 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg_pool.base import AttemptWithBackoff
 
 from palinurus.domain.errors import CommitUnknown, HomeTaken, NotOffered, StorageError, StorageReadOnly
 from palinurus.domain.messages import Usage
+from palinurus.extensions.postgres import database as engine
+from palinurus.extensions.postgres import transaction
 from palinurus.extensions.postgres.database import PostgresDatabase, name_of
 from palinurus.extensions.postgres.form import check_apart
+from palinurus.extensions.schedule import store as schedule
 from palinurus.ledger.usage import UsageLedger, UsageRow
 from palinurus.operations import access
+from palinurus.storage.database import MemoryDatabase
 from palinurus.storage.transaction import ConstraintBroken, Transaction, declare_queries
 from support.postgres import Server, new_tenant
 
 declare_queries("access", access.__file__)
+declare_queries("cron_jobs", schedule.__file__)
 
 
 @pytest.fixture
@@ -94,6 +101,25 @@ async def test_whoever_takes_the_tenant_fences_the_earlier_writer(postgres: Serv
     await later.close()
 
 
+async def test_a_writer_that_waits_for_whoever_takes_the_tenant_is_fenced(
+    postgres: Server, database: PostgresDatabase
+) -> None:
+    await database.write(add("a"))
+    with psycopg.connect(postgres.schema) as taker, psycopg.connect(postgres.url, autocommit=True) as other:
+        taker.execute(f"{database._tenant_set}; SELECT pg_advisory_xact_lock({database._lock})".encode())
+        writing = asyncio.create_task(database.write(add("b")))
+        await asyncio.sleep(0)
+        for _ in range(1000):  # at most 10 seconds, until it waits
+            waits = "SELECT 1, pg_sleep(0.01) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            if (await asyncio.to_thread(other.execute, waits)).fetchone():
+                break
+        taker.execute("UPDATE holder SET epoch = epoch + 1")
+        taker.commit()
+    with pytest.raises(HomeTaken):
+        await writing
+    assert await devices(database) == ['{"id": "a"}']
+
+
 async def test_a_connection_that_is_cut_is_made_anew_and_nothing_is_lost_or_doubled(
     postgres: Server, database: PostgresDatabase
 ) -> None:
@@ -106,6 +132,90 @@ async def test_a_connection_that_is_cut_is_made_anew_and_nothing_is_lost_or_doub
     _cut_all(postgres)
     assert len(await devices(database)) == 7
     assert [total.calls for total in await ledger.totals("agent", zone=UTC)] == [2]
+
+
+async def test_a_connection_that_the_server_ended_for_idling_is_made_anew(
+    postgres: Server, database: PostgresDatabase
+) -> None:
+    assert database._main is not None
+    database._main.execute("SET idle_session_timeout = '20ms'")
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        for _ in range(1000):  # at most 10 seconds, until the server has ended it
+            if not connection.execute(
+                "SELECT 1, pg_sleep(0.01) FROM pg_stat_activity WHERE pid = %s", [database._main.info.backend_pid]
+            ).fetchone():
+                break
+    await database.write(add("a"))
+    assert await devices(database) == ['{"id": "a"}']
+
+
+async def test_reads_go_on_when_the_server_is_back(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AttemptWithBackoff, "INITIAL_DELAY", 600.0)  # as after an outage of minutes
+    monkeypatch.setattr(engine, "CONNECT_SECONDS", 0.2)
+    database, tries = PostgresDatabase(postgres.schema, new_tenant(), exclusive=True), threading.Semaphore(0)
+    assert await devices(database) == []
+
+    def away(*_: Any) -> Any:
+        tries.release()
+        raise psycopg.OperationalError("away")
+
+    with monkeypatch.context() as outage:
+        outage.setattr(database._pool, "_connect", away)
+        _cut_all(postgres)
+        reading = asyncio.create_task(devices(database))
+        for _ in range(engine.READERS + 1):  # as many as there may be
+            assert await asyncio.to_thread(tries.acquire, timeout=20)
+    assert await asyncio.wait_for(reading, 20) == []
+    await database.close()
+
+
+async def test_a_long_read_may_pause_and_outlasts_connections_that_were_cut(
+    postgres: Server, database: PostgresDatabase
+) -> None:
+    await database.write(add("a"))
+    assert await devices(database)
+    _cut_all(postgres)
+    with database.apart() as tx:
+        assert tx.all("access.devices") == [('{"id": "a"}',)]
+        limit = tx.execute("SELECT current_setting('idle_in_transaction_session_timeout')").fetchone()
+        assert limit == ("0",)
+    assert await database.read(
+        lambda tx: tx.execute("SELECT current_setting('idle_in_transaction_session_timeout')").fetchone()
+    ) == ("1min",)
+
+
+async def test_rows_come_some_at_a_time(database: PostgresDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction, "FETCHED", 2)
+    for name in "abcde":
+        await database.write(add(name))
+    with database.apart() as tx:
+        first, second = tx.each("access.devices"), tx.each("access.devices")
+        assert [next(first), next(second), next(second)] == [(f'{{"id": "{each}"}}',) for each in "aab"]
+        assert tx.execute("SELECT count(*) FROM pg_cursors").fetchone() == (2,)
+        assert len(list(first)) == 4
+    assert len(await database.read(lambda tx: list(tx.each("access.devices")))) == 5
+    assert len(await database.write(lambda tx: list(tx.each("access.devices")))) == 5
+
+
+async def test_it_closes_after_the_reads_that_wait(postgres: Server) -> None:
+    database = PostgresDatabase(postgres.schema, new_tenant(), patience=0.2)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(tx: Transaction) -> int:
+        begun.set()
+        assert go_on.wait(20)
+        return len(tx.all("access.devices"))
+
+    reading = [asyncio.create_task(database.read(slow)) for _ in range(5)]
+    assert await asyncio.to_thread(begun.wait, 20)
+    closing = asyncio.create_task(database.close())
+    for _ in range(3):  # the event loop goes on meanwhile
+        await asyncio.sleep(0)
+    go_on.set()
+    await asyncio.wait_for(closing, 20)
+    assert await asyncio.gather(*reading) == [0] * 5
+    with pytest.raises(StorageError, match="already closed"), database.apart():
+        pass
 
 
 class _CutAtCommit:
@@ -161,6 +271,15 @@ async def test_a_commit_that_nobody_can_look_up_is_not_reported_as_failed(
     monkeypatch.undo()
     await database.write(add("c"))
     assert len(await devices(database)) == 2
+
+
+async def test_names_are_the_same_for_both_engines(database: PostgresDatabase) -> None:
+    def work(tx: Transaction) -> list[int]:
+        values = {"agent": "main", "enabled": 1}
+        tx.run("cron_jobs.put", id="a", row='{"name": "Äpfel"}', **values)
+        return [len(tx.all("cron_jobs.named", name=name)) for name in ("Äpfel", "ÄPFEL", "äpfel")]
+
+    assert await database.write(work) == await MemoryDatabase().write(work) == [1, 1, 0]
 
 
 async def test_it_is_no_file(database: PostgresDatabase) -> None:

@@ -15,6 +15,7 @@ from palinurus.domain.keys import SessionKey
 from palinurus.domain.messages import UserMessage
 from palinurus.extensions.postgres import transfer
 from palinurus.extensions.postgres.database import PostgresDatabase
+from palinurus.extensions.postgres.migrate_commands import _fill
 from palinurus.ledger.audit import AuditEvent
 from palinurus.ledger.audit_log import AuditLog
 from palinurus.sessions.extraction import Extraction
@@ -34,8 +35,10 @@ async def live(database: Database, name: str) -> None:
     store, log = SessionStore(database, FakeClock(), ids), AuditLog(database, FakeClock(), ids)
     for key in (SessionKey.main(), SessionKey.parse(f"agent:main:{name}")):
         session = await store.open(key)
+        odd = (f"{name}\0", f"{name}\1", f"{name}\2")  # in their order
         said = [
-            MessageEntry(f"{name}-{at}", T, None, message=UserMessage(f"word {at} \0 of {name}")) for at in range(9)
+            MessageEntry(each, T, None, message=UserMessage(f"word {at} \0 of {name}"))
+            for at, each in enumerate((*odd, *(f"{name}-{at}" for at in range(3, 9))))
         ]
         await store.append(session.id, said)
         notes = Extraction(f"{session.id}-{name}", session.id, said[-1].id, "notes", "model", True, "", 1)
@@ -114,7 +117,10 @@ async def test_a_difference_is_found_and_a_tenant_in_use_is_not_filled(postgres:
     tables = transfer.tables_of(there)
     with pytest.raises(StorageError, match="has rows already"):
         await transfer.begin_transfer(there, "here", tables)
-    with pytest.raises(StorageError, match="sessions has 2 other rows"):
+    with pytest.raises(StorageError, match="has rows already"):
+        await _fill(tmp_path / "home.sqlite", postgres.schema, there.tenant, lambda *_: None, dry_run=False)
+    await live(there, "eve")  # nobody took the tenant from whoever writes for it
+    with pytest.raises(StorageError, match="sessions has 3 other rows"):
         transfer.compare_rows(here, there, tables, lambda *_: None)
     await there.close()
     await here.close()

@@ -45,8 +45,8 @@ class LanceMemory(Memory):
 
     async def close(self) -> None:
         await super().close()
-        if self.embedder is not None:
-            await self.embedder.close()
+        if self.serving is not None:
+            await self.serving.close()
 
 
 class LanceStore:

@@ -266,6 +266,7 @@ class Register:
     async def device_token(self, device: PairedDevice) -> str:
         """A secret for a device that has none yet; empty when it was told one before."""
         async with self._changing:
+            self._check_paired(device)
             if self._tokens_of(device.id):
                 return ""
             name, now = f"device {device.id[:16]}", self._clock.now_ms()
@@ -285,9 +286,7 @@ class Register:
     async def give_token(self, device: PairedDevice, name: str, audience: str, days: float) -> str:
         """The secret of a token of a program for one audience, told this once. Its earlier one of that name is dead."""
         async with self._changing:
-            current = self._devices.get(device.id)
-            if current is None or current.status != "paired":
-                raise NotFound(f"the program {device.name!r} no longer has access", hint="it must ask again")
+            current = self._check_paired(device)
             mine = (token for token in self._tokens.values() if token.device_id == device.id)
             before = [token for token in mine if token.name == name and token.revoked_at is None]
             now = self._clock.now_ms()
@@ -299,6 +298,13 @@ class Register:
             for token in before:
                 self._tokens.pop(token.digest, None)
             return secret
+
+    def _check_paired(self, device: PairedDevice) -> PairedDevice:
+        """As it is now: it may have been revoked while this waited. Raises NotFound."""
+        current = self._devices.get(device.id)
+        if current is None or current.status != "paired":
+            raise NotFound(f"the {device.kind} {device.name!r} no longer has access", hint="it must ask again")
+        return current
 
     async def _pair(self, device: PairedDevice, scopes: tuple[Scope, ...]) -> PairedDevice:
         now = self._clock.now_ms()

@@ -107,7 +107,11 @@ class Transaction:
 
     def each(self, query: str, /, **values: Any) -> Iterator[Any]:
         """As `all`, a row at a time."""
-        return iter(self.execute(self.queries[query], values))
+        return self.each_of(self.queries[query], values)
+
+    def each_of(self, sql: str, values: Any = ()) -> Iterator[Any]:
+        """As `each`, for a built statement."""
+        return iter(self.execute(sql, values))
 
     def run(self, query: str, /, **values: Any) -> int:
         """Runs a statement. Returns the number of changed rows."""

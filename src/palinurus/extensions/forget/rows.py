@@ -284,7 +284,7 @@ def _remains(tx: Transaction, words: Words, tell: Tell) -> dict[str, int]:
     each_row = _row_progress(tx, tell)
     for table, column in tx.all("forgetting.text_columns"):
         everything = f'SELECT "{column}" FROM "{table}" WHERE "{column}" IS NOT NULL'  # noqa: S608  # names of our own schema
-        rows: Any = tx.execute(everything)
+        rows = tx.each_of(everything)
         for (value,) in each_row(rows) if (table, column) == ("entries", "payload") else rows:
             text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
             if words.hold(text) or ("\\" in text and forget_in_json(text, words) != text):

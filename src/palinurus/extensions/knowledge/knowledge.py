@@ -82,7 +82,7 @@ class AgentKnowledge:
             scan = await asyncio.to_thread(self._scanner.scan)
             known = await self.store.stamps()
             found = {**scan.stamps, **await asyncio.to_thread(self._dreams)}
-            stamps = {path: "-".join(map(str, stamp)) for path, stamp in found.items()}
+            stamps = await asyncio.to_thread(lambda: {path: self._key(path, stamp) for path, stamp in found.items()})
             changed = [path for path, stamp in stamps.items() if known.get(path) != stamp]
             gone = [path for path in known if path not in stamps and not any(map(path.startswith, scan.unseen))]
             skipped = list(scan.skipped)
@@ -110,8 +110,12 @@ class AgentKnowledge:
                 if self.is_outside(path):
                     facts = (replace(each, origin=Origin.OUTSIDE) for each in reading.facts)
                     reading = replace(reading, facts=tuple(facts))
-                read[path] = "-".join(map(str, document.stamp)), reading
+                read[path] = self._key(path, document.stamp), reading
         return read, skipped
+
+    def _key(self, path: str, stamp: Stamp) -> str:
+        """What a file is known by: also that it counts as outside text by its kind, which the config can change."""
+        return "-".join((*map(str, stamp), *(["outside"] if self._origins.kinds.has(path) else [])))
 
     def is_outside(self, path: str) -> bool:
         """Whether the whole file is what others have sent, or a turn that had read such. Blocks."""

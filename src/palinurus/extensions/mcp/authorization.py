@@ -297,12 +297,17 @@ class AuthorizationServer:
         if (wanted := sent.get("scope", "").split()) and not set(wanted) <= set(device.scopes):
             raise OAuthError("invalid_scope", "more than the owner has allowed")
         self._remember(token.digest, device.id)
-        return await self._tokens(device, resource)
+        try:
+            return await self._tokens(device, resource)
+        except BaseException:  # it was not used up: the program may try again
+            self._used.pop(token.digest, None)
+            raise
 
     async def _tokens(self, device: PairedDevice, resource: str) -> TokenAnswer:
         name, renewal_of = f"program {device.id[:16]}", _renewal_of(resource)
-        renewal = await self._register.give_token(device, f"{name}: renewal", renewal_of, RENEWAL_DAYS)
         access = await self._register.give_token(device, name, resource, ACCESS_SECONDS / 86_400)
+        # Last: until this is stored, the older one renews.
+        renewal = await self._register.give_token(device, f"{name}: renewal", renewal_of, RENEWAL_DAYS)
         return TokenAnswer(access, renewal, " ".join(device.scopes))
 
     def _remember(self, digest: str, device_id: str) -> None:

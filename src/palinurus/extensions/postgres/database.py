@@ -76,13 +76,8 @@ class PostgresDatabase(Database):
         self._checkpoints = False
         self._tenant_set = sql.SQL("SET LOCAL pal.tenant = {}").format(sql.Literal(tenant)).as_string(None)
         self._lock = sql.SQL("hashtext('palinurus'), hashtext({})").format(sql.Literal(tenant)).as_string(None)
-        self._beginning = b"; ".join(
-            (
-                b"BEGIN",
-                self._tenant_set.encode(),
-                b"SELECT pg_advisory_xact_lock_shared(%s)" % self._lock.encode(),
-                b"SELECT (SELECT epoch FROM holder), pg_current_xact_id()::text",
-            )
+        self._beginning = (
+            sql.SQL("BEGIN; SELECT * FROM begin_work({})").format(sql.Literal(tenant)).as_string(None).encode()
         )
         try:
             self._conninfo = conninfo.make_conninfo(url, **{**LIMITS, **conninfo.conninfo_to_dict(url)})
@@ -103,6 +98,7 @@ class PostgresDatabase(Database):
             min_size=1,
             max_size=READERS + 1,
             timeout=CONNECT_SECONDS,
+            reconnect_timeout=CONNECT_SECONDS,  # then whoever reads next tries it: its pauses would become minutes
             open=True,
         )
         self._start_threads(READERS)
@@ -119,16 +115,14 @@ class PostgresDatabase(Database):
 
     @contextmanager
     def apart(self) -> Iterator[Transaction]:
+        connection = self._again(self._begin_apart)
         try:
-            with self._pool.connection() as connection:
-                connection.execute(f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {self._tenant_set}".encode())
-                try:
-                    yield PostgresTransaction(connection)
-                finally:
-                    if not is_lost(connection):
-                        connection.execute("ROLLBACK")
+            yield PostgresTransaction(connection)
         except psycopg.Error as error:
             raise translate_error(error, self.name) from None
+        finally:
+            _roll_back(connection)
+            self._pool.putconn(connection)
 
     async def examine(self) -> tuple[tuple[str, ...], int]:
         """Why rows of other tenants might be seen, and the form of the tables."""
@@ -175,9 +169,9 @@ class PostgresDatabase(Database):
 
     async def close(self) -> None:
         await self.flush()
+        await asyncio.to_thread(self._read_thread.shutdown)  # after the reads in progress and those that wait
         await asyncio.get_running_loop().run_in_executor(self._write_thread, self._close_connections)
         self._write_thread.shutdown()
-        self._read_thread.shutdown()
 
     # -- on the threads ----------------------------------------------------------------------------
 
@@ -233,6 +227,19 @@ class PostgresDatabase(Database):
                 if not is_lost(connection):
                     connection.execute("COMMIT")
 
+    def _begin_apart(self) -> Connection:
+        """A connection of the pool in a reading transaction, which may pause for long between its reads."""
+        connection = self._pool.getconn()
+        try:
+            connection.execute(
+                f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {self._tenant_set};"
+                " SET LOCAL idle_in_transaction_session_timeout = 0".encode()
+            )
+        except BaseException:
+            self._pool.putconn(connection)
+            raise
+        return connection
+
     def _take_epoch(self, connection: Connection, filling: bool) -> int:
         """From now on an earlier writer of this tenant cannot commit: it is waited for, and then its epoch is old."""
         with connection.transaction():
@@ -268,8 +275,7 @@ class PostgresDatabase(Database):
     def _begin(self, connection: Connection) -> str:
         """One journey to the server: the tenant, the epoch behind its lock, and the number of the transaction."""
         cursor = connection.execute(self._beginning)
-        while cursor.nextset():
-            pass
+        cursor.nextset()
         row = cursor.fetchone()
         assert row is not None  # noqa: S101  # what a SELECT without a table gives
         if self._epoch is not None and row[0] != self._epoch:

@@ -97,11 +97,16 @@ async def _fill(path: Path, url: str, tenant: str, tell: Tell, *, dry_run: bool)
 
     source = Database(path, "home", exclusive=True)
     try:
-        target = engine(url, tenant, exclusive=not dry_run, filling=True)
+        target = engine(url, tenant)  # a tenant that is in use is not taken from whoever writes for it
         try:
             tables = transfer.tables_of(target)
             if dry_run:
                 return TransferReport(source.name, target.name, transfer.counted(source, tables), dry_run=True)
+            transfer.check_target(target, source.name, tables)
+        finally:
+            await target.close()
+        target = engine(url, tenant, exclusive=True, filling=True)
+        try:
             await transfer.begin_transfer(target, source.name, tables)
             await transfer.copy_rows(source, target, tables, tell)
             found = transfer.compare_rows(source, target, tables, tell)

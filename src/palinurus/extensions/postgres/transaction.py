@@ -19,6 +19,7 @@ from psycopg import errors
 from psycopg.adapt import Buffer, Dumper, Loader
 from psycopg.pq import Format
 from psycopg.types.string import ByteaLoader, StrDumperUnknown
+from psycopg_pool import PoolClosed
 
 from palinurus.domain.errors import PalinurusError, StorageError, StorageFull, StorageReadOnly
 from palinurus.storage.transaction import ConstraintBroken, Queries, Rows, Transaction, many_rows
@@ -26,7 +27,8 @@ from palinurus.storage.transaction import ConstraintBroken, Queries, Rows, Trans
 Connection = psycopg.Connection[tuple[Any, ...]]
 BIGINT = 20  # oid
 SMALL = 16 * 1024  # bytes of a statement that is worth preparing
-MARK = "\ufdd0"  # no character: what follows says which one cannot stand in a text of PostgreSQL. 0: NUL, 1: this one
+FETCHED = 1_000  # rows at a time, of a result of any size
+MARK = "\1"  # before what cannot stand in a text of PostgreSQL. 1: NUL, 2: this one. The order of texts stays as it is
 _MARK = MARK.encode()
 _PARTS = re.compile(r"--[^\n]*\n?|'(?:[^']|'')*'|::|%|:([a-z_]\w*)|\?(\d*)")
 
@@ -52,7 +54,7 @@ class _Truth(Loader):
 class _TextDumper(StrDumperUnknown):
     def dump(self, obj: str) -> Buffer | None:
         if "\0" in obj or MARK in obj:
-            obj = obj.replace(MARK, f"{MARK}1").replace("\0", f"{MARK}0")
+            obj = obj.replace(MARK, f"{MARK}\2").replace("\0", f"{MARK}\1")
         return obj.encode()
 
 
@@ -67,7 +69,7 @@ class _BytesLoader(ByteaLoader):
 
 
 def _unmarked(data: bytes) -> bytes:
-    return data.replace(_MARK + b"0", b"\0").replace(_MARK + b"1", _MARK) if _MARK in data else data
+    return data.replace(_MARK + b"\1", b"\0").replace(_MARK + b"\2", _MARK) if _MARK in data else data
 
 
 def prepare_connection(connection: Connection) -> None:
@@ -86,6 +88,7 @@ class PostgresTransaction(Transaction):
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)  # type: ignore[arg-type]  # it is used in the methods below only
+        self._cursors = 0
 
     def execute(self, sql: str, values: Any = ()) -> Rows:
         try:
@@ -97,6 +100,16 @@ class PostgresTransaction(Transaction):
     def run(self, query: str, /, **values: Any) -> int:
         cursor: Any = self.execute(self.queries[query], values)
         return max(int(cursor.rowcount), 0)
+
+    def each_of(self, sql: str, values: Any = ()) -> Iterator[Any]:
+        """The end of the transaction closes it, for whoever stops early: this generator may be dropped in another."""
+        self._cursors += 1
+        name = f"each_{self._cursors}"
+        opening = f"DECLARE {name} NO SCROLL CURSOR FOR {translate_query(sql)}"
+        self.connection.execute(opening, _named(values), prepare=False)
+        while rows := self.connection.execute(f"FETCH {FETCHED} FROM {name}", prepare=False).fetchall():
+            yield from rows
+        self.connection.execute(f"CLOSE {name}", prepare=False)
 
     def execute_many(self, sql: str, rows: Iterable[Mapping[str, Any] | Sequence[Any]]) -> None:
         try:
@@ -175,11 +188,11 @@ def is_lost(connection: Connection | None) -> bool:
 
 def may_pass(error: psycopg.Error) -> bool:
     """Whether the same work may succeed in a moment: the server was out of reach, or another transaction in the way."""
-    if isinstance(error, errors.DiskFull | errors.QueryCanceled):
+    if isinstance(error, errors.DiskFull | errors.QueryCanceled | PoolClosed):
         return False
     state = error.sqlstate or ""
     if state:
-        return state[:2] in ("08", "40") or state in ("53300", "57P01", "57P02", "57P03", "25P03")
+        return state[:2] in ("08", "40") or state in ("53300", "57P01", "57P02", "57P03", "57P05", "25P03")
     return isinstance(error, psycopg.OperationalError)
 
 

@@ -60,8 +60,8 @@ def counted(source: Database, tables: list[CopiedTable]) -> tuple[TableReport, .
     return tuple(TableReport(name, rows) for name, rows in count_rows(source, tables).items())
 
 
-async def begin_transfer(target: PostgresDatabase, source: str, tables: list[CopiedTable]) -> None:
-    """Raises StorageError if the tenant has rows that are not of this source."""
+def check_target(target: PostgresDatabase, source: str, tables: list[CopiedTable]) -> None:
+    """Raises StorageError if the tenant has rows that are not of this source. Blocks."""
     with target.apart() as tx:
         known = tx.one("form.transfer")
     if known is None and any(count_rows(target, tables).values()):
@@ -73,6 +73,11 @@ async def begin_transfer(target: PostgresDatabase, source: str, tables: list[Cop
         raise StorageError(
             f"the tenant {target.tenant} {state} filled from {known[0]}", hint="choose another one: --tenant"
         )
+
+
+async def begin_transfer(target: PostgresDatabase, source: str, tables: list[CopiedTable]) -> None:
+    """Raises StorageError as `check_target`."""
+    check_target(target, source, tables)
     await target.write(lambda tx: tx.run("form.begin_transfer", source=source))
 
 

@@ -298,6 +298,8 @@ class SocketClient:
             raise BadRequest(f"protocol {connect.max_protocol} is not supported", hint=known)
         now = self._gateway.services.clock.now_ms()
         principal, granted = await self._sockets.authenticator.admit(connect, nonce, self._wire.peer, self._wire.cookie)
+        if not self._gateway.guard.is_valid(principal):  # it was revoked while it was let in
+            raise Refused(401, "UNAUTHORIZED", "this credential is no longer valid")
         self.principal = principal
         session = ClientSession(self._gateway, principal, self)
         self._requests = Requests(self._sockets.methods, self._sockets.replays, session, self)

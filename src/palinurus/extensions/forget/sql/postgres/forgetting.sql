@@ -38,7 +38,7 @@ SELECT DISTINCT s.id, s.key FROM entries e JOIN sessions s ON s.id = e.session_i
 WHERE e.position IN (SELECT json_array_elements_text(:keys::json)::bigint);
 
 -- first_said --
-SELECT min(json_field(payload, 'timestamp')) FROM entries
+SELECT min(json_field(payload, 'timestamp') COLLATE "C") FROM entries
 WHERE position IN (SELECT json_array_elements_text(:keys::json)::bigint);
 
 -- chosen --

@@ -27,7 +27,7 @@ INSERT INTO entries (session_id, id, parent_id, type, payload) VALUES (?1, ?, ?,
 
 -- sort_ids --
 -- What has one id stands in the order in which it was said.
--- Read at once: whoever reads here holds up nobody.
+-- No table is made: a long read holds up nobody here.
 SELECT set_config('pal.sorted', :id, true);
 
 -- sorted_ids --

@@ -32,7 +32,7 @@ SELECT row FROM cron_jobs WHERE json_field(row, 'state', 'lastStatus') = 'failed
 
 -- named --
 -- The first two are enough.
-SELECT row FROM cron_jobs WHERE lower(json_field(row, 'name')) = lower(:name) ORDER BY id LIMIT 2;
+SELECT row FROM cron_jobs WHERE lower(json_field(row, 'name') COLLATE "C") = lower(:name::text COLLATE "C") ORDER BY id LIMIT 2;
 
 -- remove --
 DELETE FROM cron_jobs WHERE id = :id;

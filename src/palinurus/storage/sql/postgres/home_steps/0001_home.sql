@@ -402,6 +402,15 @@ FOR EACH ROW EXECUTE FUNCTION refuse_change('the audit log is append-only');
 CREATE TRIGGER audit_details_are_never_changed BEFORE UPDATE ON audit_details
 FOR EACH ROW EXECUTE FUNCTION refuse_change('the details of the audit log can be erased, not changed');
 
+-- How each transaction that writes begins: its tenant, the lock that whoever takes the epoch waits for, and what stands
+-- behind it: the epoch, and the number of the transaction. A function, because its statements are planned only once.
+CREATE FUNCTION begin_work(who text) RETURNS TABLE (epoch bigint, number text) LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM set_config('pal.tenant', who, true);
+  PERFORM pg_advisory_xact_lock_shared(hashtext('palinurus'), hashtext(who));
+  RETURN QUERY SELECT (SELECT holder.epoch FROM holder), pg_current_xact_id()::text;
+END $$;
+
 -- Every step that adds a table ends with a call of this. TRUNCATE asks no policy, so it is refused.
 CREATE FUNCTION keep_tenants_apart() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE name text;
