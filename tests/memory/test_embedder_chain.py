@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -18,8 +18,9 @@ from palinurus.memory.embedders import embedded as wired
 from palinurus.memory.memory import Memory
 from palinurus.memory.question import Question
 from palinurus.memory.settings import SearchLimits
+from palinurus.runtime.memory import EmbedderMeter, EmbedderSource
 from palinurus.runtime.runtime import Runtime
-from palinurus.testing.fakes import HashingEmbedder, Mood, MoodyEmbedder
+from palinurus.testing.fakes import FakeClock, HashingEmbedder, Mood, MoodyEmbedder
 from support.embedding_server import KEY, EmbeddingServer, Refuses
 
 NOTES = "".join(f"- The ship number {number} is called Aster {number}.\n" for number in range(40))
@@ -259,3 +260,26 @@ async def test_the_first_one_serves_again_when_it_works_and_its_vectors_were_kep
     first.mood = Mood.WELL
     await chain.try_first()
     assert (chain.serving, chain.fallback, chain.kept) == (first, None, ())
+
+
+async def test_of_two_that_reserve_the_first_tokens_of_a_day_at_once_none_is_forgotten(clock: FakeClock) -> None:
+    looked: list[asyncio.Event] = []
+
+    class Ledger:
+        async def totals(self, *_: Any, **__: Any) -> list[Any]:
+            looked.append(asyncio.Event())
+            await looked[-1].wait()
+            return []
+
+    source = EmbedderSource(
+        cast("Any", None), str, cast("Any", None), cast("Any", None), cast("Any", Ledger), str, cast("Any", None)
+    )
+    meter = EmbedderMeter(source, "openai", "main", 100, clock, books=False)
+    tasks = [asyncio.create_task(meter.reserve("m", 60)) for _ in range(2)]
+    async with asyncio.timeout(10):
+        while len(looked) < 2:
+            await asyncio.sleep(0)
+        for each, task in zip(looked, tasks, strict=True):
+            each.set()
+            await asyncio.wait([task])
+    assert [task.exception() is None for task in tasks] == [True, False], "a hundred tokens are not enough for both"

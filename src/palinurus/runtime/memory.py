@@ -146,9 +146,10 @@ class EmbedderMeter:
         if now.date() != self._day:
             began = round(now.replace(hour=0, minute=0, second=0, microsecond=0).timestamp() * 1000)
             totals = await self._source.usage().totals("model", zone=self._clock.zone, since=began, agent=self._agent)
-            name = f"{self._provider}/{model}"
-            self._spent = sum(each.usage.input for each in totals if each.name == name)
-            self._day = now.date()
+            if now.date() != self._day:  # else somebody was faster, and has reserved since
+                name = f"{self._provider}/{model}"
+                self._spent = sum(each.usage.input for each in totals if each.name == name)
+                self._day = now.date()
 
 
 class Memories:
