@@ -257,6 +257,24 @@ async def test_an_index_that_was_deleted_meanwhile_is_made_anew(place: Place) ->
     assert await paths(backend, "rudder")
 
 
+async def test_what_an_index_held_that_was_dropped_while_it_was_embedded_is_not_noted_down_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = place.qmd(searchMode="vsearch")
+    await backend.sync()
+    run = backend._command.run
+
+    async def run_and_drop(*arguments: str, seconds: float) -> str:
+        said = await run(*arguments, seconds=seconds)
+        if arguments[0] == "embed":
+            await backend._drop()  # as `forget` does, which does not wait for vectors
+        return said
+
+    monkeypatch.setattr(backend._command, "run", run_and_drop)
+    await backend._embed()
+    assert not (place.kept.place.folder / "state.json").exists()
+
+
 async def test_a_home_that_is_only_read_writes_nothing(place: Place) -> None:
     place.kept.place = replace(place.kept.place, readonly=True)
     with pytest.raises(BackendError, match="qmd has not indexed anything yet"):

@@ -345,8 +345,10 @@ class QmdBackend:
             self._embed_trouble = error.message
             log.info("qmd has made no vectors: %s", error.message)
             return
-        self._embed_trouble, state.to_embed = "", 0
-        await self._save(state)
+        self._embed_trouble = ""
+        if self._state is state:  # else the index was dropped meanwhile, and this says what it held
+            state.to_embed = 0
+            await self._save(state)
 
     # -- the index ---------------------------------------------------------------------------------------------------
 
