@@ -218,6 +218,22 @@ async def test_it_closes_after_the_reads_that_wait(postgres: Server) -> None:
         pass
 
 
+async def test_a_work_that_hides_a_lost_connection_is_done_again(postgres: Server, database: PostgresDatabase) -> None:
+    calls = []
+
+    def work(tx: Transaction) -> int:
+        calls.append(1)
+        if len(calls) == 1:
+            _cut_all(postgres)
+        try:
+            return int(tx.run("access.put_device", id="a", row="{}"))
+        except psycopg.Error:
+            raise ValueError("no answer") from None
+
+    assert await asyncio.wait_for(database.write(work), 20) == 1
+    assert (len(calls), await devices(database)) == (2, ["{}"])
+
+
 class _CutAtCommit:
     """A connection whose server goes away at COMMIT: before it arrives, or before its answer does."""
 
