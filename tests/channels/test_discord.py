@@ -97,6 +97,21 @@ async def test_a_session_that_cannot_be_resumed_is_begun_anew_after_the_pause_th
     assert network.paths.count("GET /users/@me") == 1  # all in one run
 
 
+async def test_what_was_missed_is_not_lost_when_discord_is_in_trouble_as_the_session_begins(
+    offline: Account, network: FakeDiscord
+) -> None:
+    async with offline.running():
+        await network.write("before")
+        await until(lambda: offline.inbox.cursor.count("id") == 1)
+    await network.write("missed")
+    offline.inbox.messages.clear()
+    network.history_fails = 1
+    async with offline.running():
+        await network.write("after")
+        await until(lambda: "after" in texts(offline))
+    assert texts(offline) == ["missed", "after"]
+
+
 async def test_what_was_written_while_nobody_was_connected_comes_first_once_and_in_order(
     offline: Account, network: FakeDiscord
 ) -> None:

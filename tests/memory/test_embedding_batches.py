@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -140,6 +141,22 @@ async def test_a_service_that_makes_no_batch_for_now_has_the_texts_once_and_they
     assert pal.desk.files == {}
     [booked] = await pal.runtime.services.usage.totals("model", zone=pal.runtime.services.clock.zone)
     assert booked.calls == 1 + pal.desk.calls.count("POST embeddings")
+
+
+async def test_the_file_of_a_batch_is_made_beside_the_event_loop(
+    pal: BatchHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred megabytes take seconds (promise 10)."""
+    threads = set[bool]()
+
+    def estimate(text: str) -> int:
+        threads.add(threading.current_thread() is threading.main_thread())
+        return len(text)
+
+    monkeypatch.setattr("palinurus.extensions.embedders.batches.estimate_tokens", estimate)
+    await pal.start()
+    await pal.until(lambda: bool(pal.desk.submitted))
+    assert threads == {False}
 
 
 async def test_a_batch_that_exceeds_the_tokens_of_a_day_leaves_the_texts_to_be_embedded_directly(

@@ -15,7 +15,7 @@ from palinurus.domain.errors import StorageError
 from palinurus.memory.answer import Progress
 from palinurus.memory.chunk import chunk
 from palinurus.memory.document import DocumentRef, FileRow, MissingVector
-from palinurus.memory.embedder import Embedder, Space
+from palinurus.memory.embedder import RETURN_SECONDS, Embedder, EmbedderChain, Space
 from palinurus.memory.embedders.embedded import EmbeddedModel
 from palinurus.memory.fill import FIRST_RETRY, LAST_RETRY, VectorFiller
 from palinurus.memory.store import MemoryStore
@@ -182,7 +182,7 @@ class Shelf:
         kept = {digest for digest, _ in vectors}
         self.missing = [each for each in self.missing if each.digest not in kept]
 
-    async def use_space(self, space: Space | None) -> None:
+    async def use_space(self, space: Space | None, *, kept: Sequence[Space] = ()) -> None:
         self.used = space.id if space else ""
 
     async def space_in_use(self) -> str:
@@ -227,3 +227,21 @@ def test_after_failures_it_rests_longer_and_longer_and_nudging_does_not_hurry_it
     assert rests[0] == pytest.approx(FIRST_RETRY, abs=1.5)
     assert rests[-1] == pytest.approx(LAST_RETRY, abs=1.5)
     assert len(times) < 15
+
+
+def test_the_first_embedder_is_tried_again_however_often_something_changes_meanwhile() -> None:
+    async def main() -> None:
+        first, second = MoodyEmbedder(Mood.FAILS, model="first"), HashingEmbedder(32, "second")
+        chain = EmbedderChain((first, second))
+        filler = VectorFiller(cast("MemoryStore", Shelf(3)), chain)
+        filler.start()
+        while chain.serving is first:
+            await asyncio.sleep(1)
+        first.mood = Mood.WELL
+        for _ in range(round(RETURN_SECONDS / 60) + 2):
+            filler.nudge()
+            await asyncio.sleep(60)
+        await filler.stop()
+        assert chain.serving is first
+
+    run_virtually(main)

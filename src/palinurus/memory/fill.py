@@ -124,13 +124,16 @@ class VectorFiller(Struct, eq=False):
         self.nudged.set()
 
     async def _go_on(self) -> None:
-        rest = FIRST_RETRY
+        rest, clock = FIRST_RETRY, asyncio.get_running_loop().time
+        return_at = 0.0  # when the first embedder is tried again, however busy it is until then; 0: it serves
         while True:
+            return_at = (return_at or clock() + RETURN_SECONDS) if self.has_fallen else 0.0
             with suppress(TimeoutError):
-                patience = RETURN_SECONDS if self.has_fallen else BATCH_SECONDS if self.covered else None
+                patience = return_at - clock() if return_at else BATCH_SECONDS if self.covered else None
                 async with asyncio.timeout(patience):
                     await self.nudged.wait()
-            if isinstance(self.embedder, EmbedderChain) and not self.nudged.is_set():
+            if isinstance(self.embedder, EmbedderChain) and return_at and clock() >= return_at:
+                return_at = 0.0
                 await self.embedder.try_first()
             self.nudged.clear()
             before = self.serving

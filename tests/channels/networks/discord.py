@@ -94,6 +94,7 @@ class FakeDiscord:
         self.roles: dict[str, list[str]] = {}  # of members
         self._refused = False
         self._faults: deque[str] = deque()
+        self.history_fails = 0  # so many times
         self._next = int(time.time() * 1000 - EPOCH) << 22  # ids of Discord are made of the time
         self._session: Session | None = None
         self._pending: list[tuple[str, Any]] = []
@@ -462,6 +463,9 @@ class FakeDiscord:
 
     def _history(self, request: web.Request, place: str) -> web.Response:
         """Those that follow, the newest first, without what only events carry."""
+        if self.history_fails:
+            self.history_fails -= 1
+            return web.Response(status=502, text="<html>Bad Gateway</html>")
         after, limit = int(request.query["after"]), int(request.query["limit"])
         later = [each for each in self._messages.values() if each["channel_id"] == place and int(each["id"]) > after]
         shown = [{key: value for key, value in each.items() if key not in EVENT_ONLY} for each in later[:limit]]

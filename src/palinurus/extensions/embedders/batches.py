@@ -20,6 +20,7 @@ from msgspec import Struct, field
 
 from palinurus.domain.errors import EmbedderError, JobFailed, JobRefused
 from palinurus.extensions.embedders.remote import RemoteEmbedder
+from palinurus.memory.document import MissingVector
 from palinurus.memory.memory import Memory
 from palinurus.operations.services import Services
 from palinurus.runtime.memory import BATCH_JOB, BatchOrder
@@ -150,27 +151,33 @@ class BatchRun(Struct, frozen=True):
 
     async def _uploaded(self, before: BatchProgress) -> str:
         """The file with the texts. It is noted down: a service that makes no batch of it is asked again, without it."""
-        lines, texts, size = list[bytes](), list[str](), 0
-        for each in await self.memory.unembedded(self.embedder.space, MOST_TEXTS):
-            line = self._line(each.digest, each.meaning)
-            if (size := size + len(line)) > MOST_BYTES:
-                break
-            lines.append(line)
-            texts.append(each.meaning)
+        missing = await self.memory.unembedded(self.embedder.space, MOST_TEXTS)
+        lines, tokens = await asyncio.to_thread(self._lines_of, missing)
         if not lines:
             raise JobRefused("every text has its vector by now")
         if not before.reserved:
             try:
-                await self.embedder.place.reserve(self.embedder.model, sum(map(estimate_tokens, texts)))
+                await self.embedder.place.reserve(self.embedder.model, tokens)
             except EmbedderError as error:  # a day's tokens may never be enough for all at once
                 raise JobRefused(str(error)) from None
             await self._note(BatchProgress(reserved=True))
-        file = await self._upload(b"".join(lines))
+        file = await self._upload(lines)
         await self._note(BatchProgress(reserved=True, file=file))
         return file
 
     async def _note(self, progress: BatchProgress) -> None:
         await self.services.jobs.note_progress(self.job.id, self.job.fence, progress)
+
+    def _lines_of(self, missing: Sequence[MissingVector]) -> tuple[bytes, int]:
+        """As many as a file may have, and their tokens. Blocks: it may be seconds."""
+        lines, tokens, size = list[bytes](), 0, 0
+        for each in missing:
+            line = self._line(each.digest, each.meaning)
+            if (size := size + len(line)) > MOST_BYTES:
+                break
+            lines.append(line)
+            tokens += estimate_tokens(each.meaning)
+        return b"".join(lines), tokens
 
     def _line(self, digest: bytes, text: str) -> bytes:
         body = self.embedder.body_of(text) | {"encoding_format": "base64"}

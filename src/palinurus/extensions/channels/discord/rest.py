@@ -13,7 +13,7 @@ import msgspec
 from discord.gateway import DiscordClientWebSocketResponse
 
 from palinurus.dispatch.channels import ChannelContext, OutgoingFile, RequestRetry, retry_request
-from palinurus.domain.errors import JobFailed, JobRefused, PalinurusError
+from palinurus.domain.errors import JobError, JobFailed, JobRefused, PalinurusError
 from palinurus.extensions.channels.requests import NetworkAnswer, NetworkClient, file_form, seconds_of
 
 USER_AGENT = "DiscordBot (palinurus, 1)"  # Discord refuses requests without one of this form
@@ -58,7 +58,14 @@ class DiscordApi(NetworkClient):
             described = {**body, "attachments": [{"id": 0, "filename": name}]}
             form.add_field("payload_json", json.dumps(described), content_type="application/json")
             content = {"data": form}
-        return self._result(await self.ask(method, self.root + path, headers=self._headers, **content))
+        try:
+            return self._result(await self.ask(method, self.root + path, headers=self._headers, **content))
+        except JobError:
+            raise
+        except PalinurusError as error:
+            if method != "GET":
+                raise
+            raise JobFailed(error.message) from error  # to ask changes nothing, so it may be asked again
 
     def _result(self, answer: NetworkAnswer) -> Any:
         is_done = 200 <= answer.status < 300
