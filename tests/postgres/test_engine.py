@@ -298,6 +298,17 @@ async def test_names_are_the_same_for_both_engines(database: PostgresDatabase) -
     assert await database.write(work) == await MemoryDatabase().write(work) == [1, 1, 0]
 
 
+async def test_patterns_match_as_they_do_in_sqlite(database: PostgresDatabase) -> None:
+    tries = [(word, pattern) for word in ("a_b%", "axb%", "a\\b", "aéb") for pattern in ("a?b*", "a_b*", "*%", "a\\b")]
+
+    def matches(sql: str) -> Any:
+        return lambda tx: [bool(tx.execute(sql, each).fetchone()[0]) for each in tries]
+
+    assert await database.read(matches("SELECT glob_matches(?, ?)")) == await MemoryDatabase().read(
+        matches("SELECT ? GLOB ?")
+    )
+
+
 async def test_it_is_no_file(database: PostgresDatabase) -> None:
     with pytest.raises(NotOffered, match="not in a file"):
         _ = database.path
