@@ -218,6 +218,22 @@ async def test_it_closes_after_the_reads_that_wait(postgres: Server) -> None:
         pass
 
 
+async def test_a_work_that_hides_a_lost_connection_is_done_again(postgres: Server, database: PostgresDatabase) -> None:
+    calls = []
+
+    def work(tx: Transaction) -> int:
+        calls.append(1)
+        if len(calls) == 1:
+            _cut_all(postgres)
+        try:
+            return int(tx.run("access.put_device", id="a", row="{}"))
+        except psycopg.Error:
+            raise ValueError("no answer") from None
+
+    assert await asyncio.wait_for(database.write(work), 20) == 1
+    assert (len(calls), await devices(database)) == (2, ["{}"])
+
+
 class _CutAtCommit:
     """A connection whose server goes away at COMMIT: before it arrives, or before its answer does."""
 
@@ -280,6 +296,17 @@ async def test_names_are_the_same_for_both_engines(database: PostgresDatabase) -
         return [len(tx.all("cron_jobs.named", name=name)) for name in ("Äpfel", "ÄPFEL", "äpfel")]
 
     assert await database.write(work) == await MemoryDatabase().write(work) == [1, 1, 0]
+
+
+async def test_patterns_match_as_they_do_in_sqlite(database: PostgresDatabase) -> None:
+    tries = [(word, pattern) for word in ("a_b%", "axb%", "a\\b", "aéb") for pattern in ("a?b*", "a_b*", "*%", "a\\b")]
+
+    def matches(sql: str) -> Any:
+        return lambda tx: [bool(tx.execute(sql, each).fetchone()[0]) for each in tries]
+
+    assert await database.read(matches("SELECT glob_matches(?, ?)")) == await MemoryDatabase().read(
+        matches("SELECT ? GLOB ?")
+    )
 
 
 async def test_it_is_no_file(database: PostgresDatabase) -> None:

@@ -298,8 +298,10 @@ class PostgresDatabase(Database):
                 outcome = work(tx)
                 _check_usable(connection, self.name)
             except Exception as error:  # handed to the caller, who waits for it
-                if is_lost(connection) or (isinstance(error, psycopg.Error) and may_pass(error)):
+                if isinstance(error, psycopg.Error) and (is_lost(connection) or may_pass(error)):
                     raise
+                if is_lost(connection):  # the work made another error of it
+                    raise psycopg.OperationalError("the connection was lost") from error
                 outcome = translate_error(error, self.name)
                 connection.execute("ROLLBACK" if alone else "ROLLBACK TO work")
             outcomes.append(outcome)

@@ -308,7 +308,7 @@ EXCEPTION WHEN data_exception THEN
 END $$;
 
 CREATE FUNCTION glob_matches(words text, pattern text) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
-  SELECT words LIKE replace(replace(replace(replace(pattern, '\', '\\'), '%', '\%'), '_', '\_'), '*', '%')
+  SELECT words LIKE translate(replace(replace(replace(pattern, '\', '\\'), '%', '\%'), '_', '\_'), '*?', '%_')
 $$;
 
 CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
