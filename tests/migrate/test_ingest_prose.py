@@ -12,7 +12,8 @@ from wikis import make_wiki, snapshot, texts
 
 from palinurus.config.home import Home
 from palinurus.domain.errors import BadRequest, Failure
-from palinurus.extensions.migrate.ingest.prose import WikiAnswer, ask_for_wiki
+from palinurus.extensions.migrate.ingest.prose import ask_for_wiki
+from palinurus.operations.single_request import SingleReply
 from palinurus.operations.table import LocalCaller
 from palinurus.testing.fakes import fails
 from palinurus.testing.harness import Harness
@@ -26,10 +27,10 @@ class Model:
         self.replies = list(replies)
         self.asked: list[str] = []
 
-    async def __call__(self, system: str, question: str) -> WikiAnswer:
+    async def __call__(self, system: str, question: str) -> SingleReply:
         self.asked.append(question)
         text = self.replies.pop(0) if self.replies else ""
-        return WikiAnswer(text, "test/model", "" if text else "the key was refused")
+        return SingleReply(text, "test/model", "" if text else "the key was refused")
 
 
 @pytest.fixture

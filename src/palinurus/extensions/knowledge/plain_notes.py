@@ -8,10 +8,8 @@ Facts become bullets of the same note, so the markdown stays the truth, and a li
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Annotated, Literal
 
 import msgspec
@@ -19,13 +17,14 @@ from msgspec import Meta, Struct
 
 from palinurus.context.fact_check import TextVocabulary
 from palinurus.context.notes import Weight, weigh
-from palinurus.domain.messages import AssistantMessage, Origin, ReplyFormat, UserMessage
+from palinurus.domain.errors import BadRequest
+from palinurus.domain.messages import Origin, ReplyFormat, UserMessage
 from palinurus.extensions.knowledge.entities import normal_name
 from palinurus.extensions.knowledge.facts import line_digest, read_facts, unretained_lines
-from palinurus.ledger.usage import UsageRow
 from palinurus.memory.terms import date_in_path
 from palinurus.operations.services import Services
-from palinurus.providers.provider import EMBEDDED, Head, ModelRequest, ReplyDone, ReplyFailed
+from palinurus.operations.single_request import send_single_request
+from palinurus.providers.provider import EMBEDDED, Head, ModelRequest
 from palinurus.text.fact_lines import KINDS, fact_line, mentionable
 from palinurus.text.sentences import split_sentences
 
@@ -133,35 +132,16 @@ def with_bullets(before: str, bullets: Sequence[str]) -> str:
 
 
 def model_question(services: Services, agent_id: str, model: str) -> Ask:
-    """Asks a model outside any session. Its usage is in the ledger."""
+    """Asks a model outside any session."""
 
     async def ask(question: str) -> tuple[str, str]:
-        agent = services.agents.get(agent_id)
-        provider, route = await agent.choose_model(model)
-        if route.provider == EMBEDDED:
-            return "", "no model is configured"
-        request = ModelRequest(
-            route.model, Head(SYSTEM), (UserMessage(question, origin=Origin.SYSTEM),), reply_format=_FORMAT
-        )
-        reply: AssistantMessage | None = None
-        why = f"the model did not answer within {SECONDS:g} s"
-        with suppress(TimeoutError):
-            async with asyncio.timeout(SECONDS):
-                async for event in provider.stream(request):
-                    if isinstance(event, ReplyDone):
-                        reply = event.message
-                    elif isinstance(event, ReplyFailed):
-                        why = " ".join(str(event.error).split())
-        if reply is None:
-            return "", why
-        cost = agent.cost(reply.provider, reply.model, reply.usage)
-        await services.usage.append(
-            UsageRow(
-                f"reflect-{services.new_id()}", services.clock.now_ms(), "", f"agent:{agent.id}:reflect", agent.id,
-                reply.provider, reply.model, reply.usage, cost,
-            )
-        )  # fmt: skip
-        return reply.text, "" if reply.text.strip() else "the model said nothing"
+        messages = (UserMessage(question, origin=Origin.SYSTEM),)
+        request = ModelRequest("", Head(SYSTEM), messages, reply_format=_FORMAT)
+        try:
+            reply = await send_single_request(services, agent_id, model, request, purpose="reflect", seconds=SECONDS)
+        except BadRequest as error:
+            return "", error.message
+        return reply.text, reply.error or ("" if reply.text.strip() else "the model said nothing")
 
     return ask
 

@@ -17,8 +17,9 @@ from palinurus.domain.errors import NotFound
 from palinurus.extensions.migrate.copies import Copies, Copy, is_home
 from palinurus.extensions.migrate.foreign import ForeignHome
 from palinurus.extensions.migrate.ingest.ingest import Ingest, IngestOrder, IngestProgress, IngestReport
-from palinurus.extensions.migrate.ingest.prose import WikiAnswer, ask_for_wiki
+from palinurus.extensions.migrate.ingest.prose import ask_for_wiki
 from palinurus.extensions.migrate.ingest.sources import open_source
+from palinurus.operations.single_request import SingleReply
 from palinurus.runtime.redaction import redactor_of
 
 STAGES = {"reading": "reading", "asking": "asking the model"}
@@ -84,7 +85,7 @@ async def _run(shell: Shell, source: ForeignHome, order: IngestOrder, model: str
             return await Ingest(source, order, secrets, tell, on_begin=on_begin).run()
         async with open_home(shell) as home:
 
-            async def ask(system: str, question: str) -> WikiAnswer:
+            async def ask(system: str, question: str) -> SingleReply:
                 params = ask_for_wiki.params(system, question, "" if model == OWN_MODEL else model)
                 return await home.call(ask_for_wiki, params)
 

@@ -10,24 +10,22 @@ ledger belong to the process that holds the home.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
 from typing import Annotated, Literal
 
 from msgspec import Struct
 
 from palinurus.domain.errors import BadRequest
-from palinurus.domain.messages import AssistantMessage, UserMessage
+from palinurus.domain.messages import UserMessage
 from palinurus.extensions.migrate.ingest.facts import MergedFact, Redact
 from palinurus.extensions.migrate.ingest.pages import Page
 from palinurus.extensions.migrate.ingest.state import Prose
-from palinurus.ledger.usage import UsageRow
 from palinurus.operations.operation import operation
 from palinurus.operations.services import Services
-from palinurus.providers.provider import EMBEDDED, Head, ModelRequest, ReplyDone, ReplyFailed
+from palinurus.operations.single_request import SingleReply, send_single_request
+from palinurus.providers.provider import Head, ModelRequest
 from palinurus.text.sentences import identifiers
 
 LEAST_FACTS = 3
@@ -46,7 +44,7 @@ _REFERENCE = re.compile(r"\[(\d+(?:\s*,\s*\d+)*)\]")
 _NUMBER = re.compile(r"\d[\d.,:/-]*\d|\d")
 _NAME = re.compile(r"(?<=[a-zà-ÿ,;] )[A-ZÀ-ÖØ-Þ][\w’'-]+")
 _FORBIDDEN = re.compile(r"<|!\[|\[\[|\]\(|^[^\S\n]*(?:#|```|~~~)|^---", re.MULTILINE)
-Ask = Callable[[str, str], Awaitable["WikiAnswer"]]
+Ask = Callable[[str, str], Awaitable[SingleReply]]
 """Sends one request to a model, with a system prompt and a question."""
 
 
@@ -117,12 +115,6 @@ TIMEOUT_SECONDS = 180.0
 MAX_TEXT = 100_000
 
 
-class WikiAnswer(Struct, frozen=True):
-    text: str  # empty: there was no reply
-    model: str = ""
-    error: str = ""  # why there was none, in one line
-
-
 @operation("ingest.ask", scope="write", local=True)
 async def ask_for_wiki(
     services: Services,
@@ -130,36 +122,10 @@ async def ask_for_wiki(
     text: str,
     model: Annotated[str, "Provider/model or a short name; empty: the model of the agent."] = "",
     agent: str = "",
-) -> WikiAnswer:
+) -> SingleReply:
     """Send one request that belongs to no session. Its usage is in the ledger."""
     if len(system) + len(text) > MAX_TEXT:
         raise BadRequest("the question is too long")
-    chosen = services.agents.get(agent or services.agents.default)
-    provider, route = await chosen.choose_model(model)
-    if route.provider == EMBEDDED:
-        raise BadRequest("no model is configured", hint="`pal onboard` sets one up; or leave out --model")
-    request = ModelRequest(route.model, Head(system), (UserMessage(text),))
-    reply: AssistantMessage | None = None
-    error = "the model did not answer in time"
-    with suppress(TimeoutError):
-        async with asyncio.timeout(TIMEOUT_SECONDS):
-            async for event in provider.stream(request):
-                if isinstance(event, ReplyDone):
-                    reply = event.message
-                elif isinstance(event, ReplyFailed):
-                    error = " ".join(str(event.error).split())
-    if reply is None:
-        return WikiAnswer("", f"{route.provider}/{route.model}", error)
-    row = UsageRow(
-        entry_id=f"ingest-{services.new_id()}",
-        at=services.clock.now_ms(),
-        run_id="",
-        session_key=f"agent:{chosen.id}:ingest",
-        agent=chosen.id,
-        provider=reply.provider,
-        model=reply.model,
-        usage=reply.usage,
-        cost=chosen.cost(reply.provider, reply.model, reply.usage),
-    )
-    await services.usage.append(row)
-    return WikiAnswer(reply.text, f"{reply.provider}/{reply.model}")
+    request = ModelRequest("", Head(system), (UserMessage(text),))
+    chosen = agent or services.agents.default
+    return await send_single_request(services, chosen, model, request, purpose="ingest", seconds=TIMEOUT_SECONDS)
