@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -25,13 +26,20 @@ def queries_of(noun: str, folder: Path, dialect: str) -> dict[str, str]:
     return load_queries(noun, dialect)
 
 
+def without_comments(text: str) -> str:
+    return " ".join(word for line in text.splitlines() if not line.startswith("--") for word in line.split())
+
+
 @pytest.mark.parametrize(("noun", "folder"), home_nouns(), ids=[noun for noun, _ in home_nouns()])
-def test_both_dialects_have_the_same_queries_with_the_same_parameters(noun: str, folder: Path) -> None:
+def test_what_postgresql_writes_otherwise_has_the_same_names_and_parameters(noun: str, folder: Path) -> None:
     sqlite, postgres = (queries_of(noun, folder, dialect) for dialect in ("sqlite", "postgres"))
     assert list(postgres) == list(sqlite)
     assert {name: parameters_of(text) for name, text in postgres.items()} == {
         name: parameters_of(text) for name, text in sqlite.items()
     }
+    own = folder / "sql" / "postgres" / f"{noun}.sql"
+    written = re.findall(r"^-- (\w+) --$", own.read_text(), re.MULTILINE) if own.exists() else []
+    assert [name for name in written if without_comments(postgres[name]) == without_comments(sqlite[name])] == []
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ Work is a synchronous function of a `Transaction`; the engine runs it, on a thre
 needs several stores in one commit calls each of them with the same transaction: no store names another's table.
 
 SQL lives in files beside the noun it belongs to, `sql/<dialect>/<noun>.sql`: each query has a name and a comment. It is
-addressed as `noun.name`.
+addressed as `noun.name`. A query of another dialect stands in its folder only where it is written otherwise.
 
     -- entries_of --
     -- The whole transcript of a session, oldest first.
@@ -56,9 +56,13 @@ def declare_queries(noun: str, module: str) -> None:
 
 
 def load_queries(noun: str, dialect: str = DIALECT) -> dict[str, str]:
-    """The queries of a file by name."""
-    parts = _NAME.split((_FOLDERS[noun] / dialect / f"{noun}.sql").read_text(encoding="utf-8"))
-    return {name: body.strip() for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+    """The queries of a noun by name. Another dialect has only those that it must write otherwise than SQLite."""
+    files = [_FOLDERS[noun] / each / f"{noun}.sql" for each in dict.fromkeys((DIALECT, dialect))]
+    found: dict[str, str] = {}
+    for path in [each for each in files if each.exists()] or files:
+        parts = _NAME.split(path.read_text(encoding="utf-8"))
+        found |= {name: body.strip() for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+    return found
 
 
 class Queries(dict[str, str]):

@@ -1,9 +1,3 @@
--- find_runs --
-SELECT queued AS at, '', lane, id, payload, outcome FROM jobs WHERE kind = 'run';
-
--- set_runs --
-UPDATE jobs SET payload = ?2, outcome = ?3 WHERE queued = ?1;
-
 -- find_deliveries --
 SELECT queued AS at, '', json_field(payload, 'sessionKey'), json_field(payload, 'runId'), payload, outcome, to_json(trouble)::text
 FROM jobs WHERE starts_with(kind, 'delivery:');

@@ -2,16 +2,10 @@
 -- In the order in which they first asked.
 SELECT row FROM channel_pairings ORDER BY number;
 
--- find --
-SELECT row FROM channel_pairings WHERE channel = :channel AND account = :account AND sender = :sender;
-
 -- put --
 INSERT INTO channel_pairings (channel, account, sender, status, row)
 VALUES (:channel, :account, :sender, :status, :row)
 ON CONFLICT (tenant, channel, account, sender) DO UPDATE SET status = excluded.status, row = excluded.row;
-
--- drop --
-DELETE FROM channel_pairings WHERE channel = :channel AND account = :account AND sender = :sender;
 
 -- of_account --
 -- Those who wait, and those who were rejected a while ago.

@@ -5,15 +5,6 @@ SELECT coalesce(max(ended), 0) + 1, :run_id, :session_key, :status, :row FROM tr
 ON CONFLICT (tenant, run_id) DO UPDATE
 SET ended = excluded.ended, session_key = excluded.session_key, status = excluded.status, row = excluded.row;
 
--- forget --
--- All but the last: a step along the primary key, cheap enough for every run.
-DELETE FROM traces WHERE ended <= (SELECT max(ended) FROM traces) - :kept;
-
--- recent --
--- Newest first; an empty session or status means every one.
-SELECT row FROM traces WHERE (:session = '' OR session_key = :session) AND (:status = '' OR status = :status)
-ORDER BY ended DESC LIMIT :limit;
-
 -- beginning --
 -- The first two are enough. An id sorts before everything that is longer and begins with it.
 SELECT row FROM traces WHERE run_id >= :beginning AND starts_with(run_id, :beginning)

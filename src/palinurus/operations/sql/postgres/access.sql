@@ -2,9 +2,6 @@
 -- In the order in which they were made.
 SELECT row FROM tokens ORDER BY number;
 
--- token_with_digest --
-SELECT id FROM tokens WHERE digest = :digest;
-
 -- put_token --
 -- A token that is rotated, revoked or used stays the same token.
 INSERT INTO tokens (id, digest, row) VALUES (:id, :digest, :row)

@@ -11,49 +11,6 @@ WHERE :most = 0 OR :most > (
 )
 ON CONFLICT (tenant, kind, idempotency_key) DO NOTHING;
 
--- job_by_key --
-SELECT id, kind, lane, idempotency_key, payload, added_at, due_at, state, attempts, lease_until, fence, outcome, trouble,
-  doubtful_at, retried_at, retry_key
-FROM jobs WHERE kind = :kind AND idempotency_key = :idempotency_key;
-
--- job_by_id --
-SELECT id, kind, lane, idempotency_key, payload, added_at, due_at, state, attempts, lease_until, fence, outcome, trouble,
-  doubtful_at, retried_at, retry_key
-FROM jobs WHERE id = :id;
-
--- open_jobs --
--- Those of a kind that have not ended, in the order in which they were added.
-SELECT id, kind, lane, idempotency_key, payload, added_at, due_at, state, attempts, lease_until, fence, outcome, trouble,
-  doubtful_at, retried_at, retry_key
-FROM jobs WHERE kind = :kind AND state IN ('waiting', 'running', 'retry') ORDER BY queued;
-
--- open_lanes --
-SELECT DISTINCT lane FROM jobs WHERE kind = :kind AND state IN ('waiting', 'running', 'retry');
-
--- open_count --
--- How many of a kind have not ended, and since when.
-SELECT count(*), min(added_at) FROM jobs WHERE kind = :kind AND state IN ('waiting', 'running', 'retry');
-
--- change_job --
--- Whoever holds an older fencing token, or saw another state, changes nothing. What a job is about never changes, and
--- what a part of it led to (note_progress) stays.
-UPDATE jobs SET due_at = :due_at, state = :state, attempts = :attempts, lease_until = :lease_until, fence = :fence,
-  outcome = coalesce(:outcome, outcome), trouble = :trouble, doubtful_at = :doubtful_at, retried_at = :retried_at, retry_key = :retry_key
-WHERE id = :id AND fence = :seen_fence AND state = :seen_state;
-
--- note_progress --
--- What a part of a running job led to.
-UPDATE jobs SET outcome = :outcome WHERE id = :id AND fence = :fence AND state = 'running';
-
--- hurry_jobs --
--- What waits for another attempt at a kind of jobs is due now.
-UPDATE jobs SET due_at = :now WHERE kind = :kind AND state = 'retry' AND due_at > :now;
-
--- end_job --
--- As change_job, for one that is done.
-UPDATE jobs SET state = 'done', lease_until = 0, outcome = :outcome, trouble = ''
-WHERE id = :id AND fence = :fence AND state = 'running';
-
 -- next_job --
 -- The one at the head of a lane. Nobody overtakes what is being done or tried again; then comes what is due, in the
 -- order in which it was added, and then what will be due first.
@@ -93,11 +50,6 @@ GROUP BY lane ORDER BY min(due_at), min(queued) LIMIT :most;
 SELECT min(CASE WHEN state = 'running' THEN lease_until ELSE due_at END) FROM jobs
 WHERE kind = :kind AND kind <> 'run' AND state IN ('waiting', 'running', 'retry')
   AND CASE WHEN state = 'running' THEN lease_until ELSE due_at END > :now;
-
--- running_jobs --
-SELECT id, kind, lane, idempotency_key, payload, added_at, due_at, state, attempts, lease_until, fence, outcome, trouble,
-  doubtful_at, retried_at, retry_key
-FROM jobs WHERE state = 'running' AND kind <> 'run' ORDER BY queued;
 
 -- jobs_beginning --
 -- Of some kind, by the beginning of the id. The first two are enough. An id sorts before everything that is longer and
@@ -160,10 +112,6 @@ DELETE FROM jobs WHERE queued IN (
   WHERE kind = :kind AND kind <> 'run' AND due_at < :before AND added_at < :before
     AND state IN ('done', 'dropped', 'missed') LIMIT :most
 );
-
--- cancel_job --
-DELETE FROM jobs
-WHERE kind = :kind AND idempotency_key = :idempotency_key AND state = 'waiting' AND due_at > :now;
 
 -- drop_waiting --
 -- Those of the rows, given as a JSON array, that nobody has begun.

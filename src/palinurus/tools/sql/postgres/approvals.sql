@@ -2,13 +2,6 @@
 -- Ids are short, so one may have been used before.
 INSERT INTO approvals (id, asked_at, status, row) VALUES (:id, :asked_at, :status, :row) ON CONFLICT (tenant, id) DO NOTHING;
 
--- one --
-SELECT row FROM approvals WHERE id = :id;
-
--- settle --
--- Decided once: the second one changes nothing.
-UPDATE approvals SET status = :status, row = :row WHERE id = :id AND status = 'pending';
-
 -- pending --
 -- Oldest first.
 SELECT row FROM approvals WHERE status = 'pending' ORDER BY asked_at, number;

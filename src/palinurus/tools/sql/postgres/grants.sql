@@ -2,13 +2,6 @@
 INSERT INTO grants (id, created_at, revoked_at, row) VALUES (:id, :created_at, :revoked_at, :row)
 ON CONFLICT (tenant, id) DO NOTHING;
 
--- one --
-SELECT row FROM grants WHERE id = :id;
-
--- change --
--- It was revoked or used.
-UPDATE grants SET revoked_at = :revoked_at, row = :row WHERE id = :id;
-
 -- unrevoked --
 -- There are dozens, not thousands: where and how long each holds is read from its row.
 SELECT row FROM grants WHERE revoked_at IS NULL ORDER BY created_at, number;

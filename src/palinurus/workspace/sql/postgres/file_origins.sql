@@ -5,6 +5,3 @@ SELECT row FROM file_origins ORDER BY at, number;
 -- put --
 INSERT INTO file_origins (path, at, row) VALUES (:path, :at, :row)
 ON CONFLICT (tenant, path) DO UPDATE SET at = :at, row = :row;
-
--- remove --
-DELETE FROM file_origins WHERE path = :path;

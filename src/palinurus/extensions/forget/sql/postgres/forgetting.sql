@@ -1,7 +1,3 @@
--- sessions_called --
--- All conversations under a key, or the one with an id.
-SELECT id, key FROM sessions WHERE key = :which OR id = :which;
-
 -- runs_in --
 -- Messages that were accepted for these conversations: an entry has the id of its run.
 SELECT e.id FROM entries e JOIN jobs r ON r.id = e.id AND r.kind = 'run'
@@ -18,20 +14,6 @@ ORDER BY c.table_name, c.ordinal_position;
 -- begin_forgetting --
 INSERT INTO forgettings (id, at, open, row) VALUES (:id, :at, 1, :row)
 ON CONFLICT (tenant, id) DO UPDATE SET open = 1;
-
--- end_forgetting --
-UPDATE forgettings SET open = 0 WHERE id = :id;
-
--- session_and_tail --
-SELECT s.row, (SELECT e.id FROM entries e WHERE e.session_id = s.id ORDER BY e.position DESC LIMIT 1),
-  (SELECT count(*) FROM entries e WHERE e.session_id = s.id)
-FROM sessions s WHERE s.id = :id;
-
--- keep_session --
-UPDATE sessions SET row = :row WHERE id = :id;
-
--- entries_in_all --
-SELECT count(*) FROM entries;
 
 -- conversations_of --
 SELECT DISTINCT s.id, s.key FROM entries e JOIN sessions s ON s.id = e.session_id

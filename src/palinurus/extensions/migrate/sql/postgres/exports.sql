@@ -3,7 +3,3 @@
 SELECT s.row, s.extra, EXISTS (SELECT 1 FROM imports i WHERE i.session_id = s.id AND i.source NOT LIKE 'palinurus:%'),
   (SELECT sum(octet_length(e.payload))::bigint FROM entries e WHERE e.session_id = s.id)
 FROM sessions s WHERE s.staged IS NULL AND (:id = '' OR s.id = :id) ORDER BY s.number;
-
--- kept_rows --
-SELECT position, type, id, parent_id, payload FROM entries
-WHERE session_id = :id AND position > :after ORDER BY position LIMIT :limit;

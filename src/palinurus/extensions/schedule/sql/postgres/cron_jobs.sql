@@ -2,15 +2,9 @@
 INSERT INTO cron_jobs (id, agent, enabled, row) VALUES (:id, :agent, :enabled, :row)
 ON CONFLICT (tenant, id) DO UPDATE SET agent = excluded.agent, enabled = excluded.enabled, row = excluded.row;
 
--- find --
-SELECT row FROM cron_jobs WHERE id = :id;
-
 -- beginning --
 -- By the beginning of the id. The first two are enough.
 SELECT row FROM cron_jobs WHERE id >= :beginning AND id < :beginning || chr(1114111) ORDER BY id LIMIT 2;
-
--- all --
-SELECT row FROM cron_jobs ORDER BY id;
 
 -- listed --
 SELECT row FROM cron_jobs WHERE (:agent = '' OR agent = :agent) AND (enabled = 1 OR :disabled = 1)
@@ -33,9 +27,3 @@ SELECT row FROM cron_jobs WHERE json_field(row, 'state', 'lastStatus') = 'failed
 -- named --
 -- The first two are enough.
 SELECT row FROM cron_jobs WHERE lower(json_field(row, 'name') COLLATE "C") = lower(:name::text COLLATE "C") ORDER BY id LIMIT 2;
-
--- remove --
-DELETE FROM cron_jobs WHERE id = :id;
-
--- enabled --
-SELECT id FROM cron_jobs WHERE enabled = 1;
