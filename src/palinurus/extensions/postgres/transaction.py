@@ -1,8 +1,8 @@
 """A unit of work on PostgreSQL: what the stores are given when the home is kept there.
 
-The queries are SQLite's, or those of `sql/postgres` where these differ. They are written with SQLite's `:name` and `?`, so that stores need not know
-the engine; each is translated once. Whole numbers travel as bigint and truth values as 1 and 0, as SQLite has them; a
-text may hold a NUL, which PostgreSQL stores as two other characters.
+The queries are SQLite's, or those of `sql/postgres` where these differ. All are written with `:name` and `?`, so that
+stores need not know the engine; each is translated once. Whole numbers travel as bigint and truth values as 1 and 0,
+as SQLite has them; a text may hold a NUL, which PostgreSQL stores as two other characters.
 """
 
 from __future__ import annotations
