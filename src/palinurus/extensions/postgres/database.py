@@ -311,13 +311,17 @@ class PostgresDatabase(Database):
         """What became of a transaction whose server went away. Raises CommitUnknown when nobody can say."""
         until, pause = time.monotonic() + self._patience, FIRST_PAUSE
         while time.monotonic() < until:
-            with suppress(psycopg.Error):  # it is still away
+            try:
                 asked = self._writing().execute("SELECT pg_xact_status(%s::xid8)", [number]).fetchone()
                 status = asked[0] if asked else None
                 if status in ("committed", "aborted"):
                     return bool(status == "committed")
                 if status is None:  # long ago, or another server
                     break
+            except psycopg.errors.InvalidParameterValue:
+                return False  # "in the future": the crash has lost even its number, so nothing of it is stored
+            except psycopg.Error:
+                pass  # it is still away
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
         raise CommitUnknown(
